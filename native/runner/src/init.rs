@@ -1,4 +1,4 @@
-//! Becoming PID 1: taking over what was handed in, then serving until told to stop.
+//! Becomes PID 1: takes over what was passed in, then serves until told to stop.
 
 use crate::processes::user::is_mapped;
 use crate::sandbox::Sandbox;
@@ -25,9 +25,9 @@ pub struct Arguments {
     pub socket: Option<PathBuf>,
     pub cgroup_fd: Option<RawFd>,
     pub memory_fd: Option<RawFd>,
-    /// A socket from which the file of the runner's `oom_score_adj` comes.
+    /// The socket that delivers the file of the runner's `oom_score_adj`.
     pub score_fd: Option<RawFd>,
-    /// Where the sandbox's own kernel has its cgroups, and the limits to enforce there.
+    /// Where the sandbox's own kernel mounts its cgroups, and the limits to enforce there.
     pub guest_cgroups: Option<PathBuf>,
     pub guest_pids: Option<u64>,
     pub guest_memory: Option<u64>,
@@ -36,7 +36,7 @@ pub struct Arguments {
     pub workdir: Option<String>,
     /// Directories to hand over to the code user.
     pub owned: Vec<PathBuf>,
-    /// For runners that are not alone in their file system.
+    /// For runners that do not have a file system to themselves.
     pub run_dir: Option<PathBuf>,
 }
 
@@ -94,7 +94,7 @@ pub fn run(arguments: Arguments) -> io::Result<()> {
     let (uid, gid) = arguments
         .user
         .filter(|(uid, gid)| {
-            // Without root on the host there may be no other id than our own.
+            // Without root on the host, our own id may be the only one.
             is_mapped("/proc/self/uid_map", *uid) && is_mapped("/proc/self/gid_map", *gid)
         })
         .unwrap_or(own);
@@ -128,12 +128,12 @@ pub fn run(arguments: Arguments) -> io::Result<()> {
         run_dir,
     };
     let mut server = Server::new(sandbox, handles)?;
-    // Nothing has to read it.
+    // The result is ignored: the console may have no reader.
     let _ = sys::write(1, b"{\"type\":\"ready\",\"ready\":true}\n");
     server.run()
 }
 
-/// Fails, and the sandbox with it, when a limit cannot be enforced.
+/// Fails, and the sandbox with it, if a limit cannot be enforced.
 fn guest_cgroup(arguments: &Arguments) -> io::Result<Option<GuestCgroup>> {
     let Some(mount) = &arguments.guest_cgroups else {
         return Ok(None);
@@ -155,21 +155,21 @@ fn harden() {
         // Where the runner is not PID 1, orphans are still reparented to it.
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
         libc::umask(0o022);
-        // One heap for all threads, from which frames are taken again and again while there is
-        // work; when it is done, `sys::give_back_memory` makes the runner small again.
+        // One heap for all threads, which frames are allocated from as long as there is work;
+        // afterwards `sys::give_back_memory` makes the runner small again.
         libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 20);
         libc::mallopt(libc::M_TRIM_THRESHOLD, 4 << 20);
         libc::mallopt(libc::M_ARENA_MAX, 1);
     }
 }
 
-/// Makes fresh directories the code user's, where that could not be done from outside.
+/// Gives fresh directories to the code user where that could not be done from outside.
 ///
-/// SECURITY: the capability for it, and whatever else there is, goes right afterwards, before
-/// there is any code to profit from it (threat: gaining privileges).
+/// SECURITY: the capability for it is dropped right afterwards with all others, before any code
+/// runs that could use it (threat: gaining privileges).
 fn give_away(directories: &[PathBuf], uid: u32, gid: u32) -> io::Result<()> {
     for path in directories {
-        // What a link leads to is not ours to give.
+        // The target of a link does not belong to us.
         let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
         let directory = sys::open(&sys::c_path(path)?, flags, 0)?;
         if std::fs::File::from(directory.try_clone()?)
@@ -185,7 +185,7 @@ fn give_away(directories: &[PathBuf], uid: u32, gid: u32) -> io::Result<()> {
     capabilities::keep_only(&capabilities::FOR_LIFE)
 }
 
-/// Takes over a descriptor and sees to it that no command inherits it.
+/// Takes over a descriptor and makes sure that no command inherits it.
 ///
 /// SECURITY: a leaked listener or cgroup directory would be a way out (threat: leaked secrets and
 /// descriptors).

@@ -12,7 +12,7 @@ const MEASURE_TIME: Duration = Duration::from_secs(2);
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (command, rest) = match arguments.split_first() {
-        // As an image's entry point it is started without arguments.
+        // As an image's entry point, the runner is started without arguments.
         None => ("init", &[][..]),
         Some((command, rest)) => (command.as_str(), rest),
     };
@@ -61,8 +61,8 @@ fn init(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// SECURITY: an engine starts this inside a hostile sandbox as its root. All it needs is to be the
-/// owner of the socket, so all else goes first (threats: replaced sockets and attacks on PID 1).
+/// SECURITY: an engine starts this inside a hostile sandbox as its root. It only needs to own the
+/// socket, so everything else is dropped first (threats: replaced sockets and attacks on PID 1).
 fn relay() -> ExitCode {
     runner::sandbox::capabilities::hide_from_tracers();
     let done = runner::sandbox::capabilities::keep_only(&[])

@@ -1,4 +1,5 @@
-//! A short run of the fuzzer, the same every time; `examples/fuzz_frames.rs` runs as long as asked.
+//! A short run of the fuzzer with a fixed seed; `examples/fuzz_frames.rs` runs as long as
+//! requested.
 
 #[path = "support/fuzz.rs"]
 mod fuzz;

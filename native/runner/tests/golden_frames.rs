@@ -30,7 +30,7 @@ fn is_json(kind: Kind) -> bool {
     matches!(kind, Hello | Request | Response | Error | Event)
 }
 
-/// Decodes whole, cut in two at every place, and byte by byte.
+/// Decodes the bytes at once, split in two at every position, and byte by byte.
 fn decode_in_all_ways(bytes: &[u8]) -> impl Iterator<Item = Result<Vec<Frame>, FrameError>> {
     let singly = decode(&bytes.chunks(1).collect::<Vec<_>>());
     (0..=bytes.len())
@@ -99,7 +99,7 @@ fn every_valid_frame_is_written_as_the_other_side_writes_it() {
                 assert_eq!(written, golden, "{name}");
             }
             kind if is_json(kind) => {
-                // The order of fields may differ; what it means may not.
+                // The order of fields may differ; their meaning may not.
                 let written = encode_json(kind, stream, &expected["json"]);
                 check(&expected, &decode(&[&written]).unwrap()[0]);
             }

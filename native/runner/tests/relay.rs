@@ -98,7 +98,7 @@ fn waits_for_a_runner_that_does_not_listen_yet() {
 fn ends_when_nobody_reads_its_output_any_more() {
     let (mut relay, mut stream) = connected("gone");
     drop(relay.stdout.take());
-    // The pipe takes nothing, so sooner or later the relay notices; the peer then does, too.
+    // The pipe accepts nothing, so the relay notices eventually; then the peer does, too.
     while stream.write_all(&[0; 65_536]).is_ok() {}
     assert!(!relay.wait().unwrap().success());
 }

@@ -1,7 +1,7 @@
 //! Commands from their request to their end: in a shell, or as separate processes.
 //!
-//! What concerns only the command is in `execs`, what concerns only shells in `shells`. Here is what
-//! takes both: who gets a command, how it is made to end, and which process that died was whose.
+//! `execs` has what concerns only a command, and `shells` what concerns only shells. This module
+//! has what concerns both: who gets a command, how it is ended, and whose process has died.
 
 mod ending;
 mod requests;
@@ -32,7 +32,7 @@ pub struct Commands {
 }
 
 impl Commands {
-    /// `cgroups` is where the groups of commands can be made.
+    /// `cgroups` is where the groups of commands are created.
     pub fn new(
         sandbox: Rc<Sandbox>,
         cgroups: Option<OwnedFd>,
@@ -99,7 +99,7 @@ impl Commands {
         }
     }
 
-    /// A reader has consumed this many bytes; false when it got fewer than that.
+    /// A reader has consumed this many bytes; false if it had not received that many.
     pub fn acknowledge(
         &mut self,
         serial: Serial,
@@ -169,7 +169,7 @@ impl Commands {
         self.execs.next_deadline()
     }
 
-    /// Whether shells have to be checked now and then.
+    /// Whether shells have to be checked periodically.
     pub fn need_checks(&self) -> bool {
         self.shells.are_busy()
     }
@@ -200,7 +200,7 @@ impl Commands {
 
     // Processes that have ended.
 
-    /// Takes note of every death, of children and of orphans alike, as PID 1 has to.
+    /// Reaps every process that has ended, children and orphans alike, as PID 1 must.
     pub fn reap(&mut self, cx: &mut Context) {
         loop {
             let mut status = 0;
@@ -229,7 +229,7 @@ impl Commands {
         self.tracker.sweep();
     }
 
-    /// Takes all commands along when the runner stops. As PID 1 its own end is theirs.
+    /// Kills all commands when the runner stops, because PID 1's end kills them anyway.
     pub fn kill_all(&self) {
         let running = self.execs.running().map(|exec| exec.pid());
         for pid in running.filter(|pid| *pid > 1).chain(self.shells.pids()) {

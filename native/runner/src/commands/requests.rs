@@ -1,4 +1,4 @@
-//! Requests for commands: checking them, gathering their text, beginning or attaching.
+//! Requests for commands: checks them, collects their text, and starts or attaches.
 
 use crate::commands::Commands;
 use crate::connections::{Address, Stream};
@@ -19,7 +19,7 @@ pub struct Collecting {
 }
 
 impl Collecting {
-    /// Takes what belongs to the text; gives back the rest.
+    /// Takes what belongs to the text and returns the rest.
     fn take(&mut self, mut data: Vec<u8>) -> Vec<u8> {
         let wanted = self.request.cmd_bytes - self.text.len();
         let rest = data.split_off(wanted.min(data.len()));
@@ -54,7 +54,7 @@ impl Commands {
         Ok(())
     }
 
-    /// Gathers a command's text; what follows it is stdin.
+    /// Collects a command's text; what follows it is stdin.
     pub fn collect(&mut self, address: Address, data: Vec<u8>, cx: &mut Context) {
         let Some(Stream::Collecting(collecting)) = cx.connections.stream(address) else {
             return;
@@ -71,7 +71,7 @@ impl Commands {
         };
         let Collecting { request, text } = *collecting;
         if self.execs.contains(&request.exec_id) {
-            // The same command came twice at once: it runs once.
+            // The same command was requested twice at once: it runs once.
             if let Err(failure) = self.attach(address, &again(request), cx) {
                 cx.connections.answer(address, Kind::Error, &failure);
             }
@@ -113,7 +113,7 @@ impl Commands {
     }
 }
 
-/// A request for a command that exists is one for its output.
+/// A request for an existing command is a request for its output.
 fn again(request: ExecRequest) -> AttachRequest {
     AttachRequest {
         exec_id: request.exec_id,
@@ -172,7 +172,7 @@ fn validate(request: &ExecRequest, allow_user: bool) -> Result<(), Failure> {
             if request.cmd_bytes > 0 {
                 return Err(Failure::invalid("cmd_bytes is for the shell"));
             }
-            // SECURITY: another user than the code user is only for sandboxes whose code is root.
+            // SECURITY: commands run as another user only in sandboxes whose code is root.
             if request.user.is_some() && !allow_user {
                 return Err(Failure::new("permission", "this sandbox has one user only"));
             }

@@ -8,7 +8,7 @@ use crate::protocol::failure::Failure;
 use crate::server::context::Context;
 use crate::sys;
 
-/// The signals that a command which has not begun does not survive.
+/// Signals that end a command that has not begun.
 const ENDING_SIGNALS: [i32; 5] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -18,7 +18,7 @@ const ENDING_SIGNALS: [i32; 5] = [
 ];
 
 impl Commands {
-    /// Gives how many processes got the signal.
+    /// Returns how many processes got the signal.
     pub fn signal(
         &mut self,
         exec_id: &str,

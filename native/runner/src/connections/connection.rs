@@ -1,4 +1,4 @@
-//! One connection of the daemon: its socket, and what goes in and out.
+//! One connection of the daemon: its socket, and what is received and sent on it.
 
 use crate::connections::outgoing::Outgoing;
 use crate::connections::stream::OpenStream;
@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-/// What is read at once: little for requests, more once a peer fills it with data.
+/// How much is read at once: little for requests, more once a peer sends a lot of data.
 const READ_BYTES: usize = 16 * 1024;
 const MAX_READ_BYTES: usize = 256 * 1024;
 
@@ -48,7 +48,7 @@ impl Connection {
         self.interest
     }
 
-    /// What epoll should watch for from now on, when that is something else than before.
+    /// The events that epoll must watch from now on, if they have changed.
     pub fn changed_interest(&mut self) -> Option<i32> {
         let wanted = self.outgoing.interest();
         (std::mem::replace(&mut self.interest, wanted) != wanted).then_some(wanted)
@@ -58,7 +58,7 @@ impl Connection {
         self.outgoing.write_to(self.socket.as_raw_fd())
     }
 
-    /// Reads once and lends the decoder, so that payloads can be used where they lie.
+    /// Reads once and lends the decoder out, so that payloads can be used in place.
     pub fn receive(&mut self) -> io::Result<Decoder> {
         let space = self.decoder.space(self.read_bytes);
         let room = space.len();
@@ -73,7 +73,7 @@ impl Connection {
         Ok(std::mem::take(&mut self.decoder))
     }
 
-    /// Takes the decoder back. Without streams nothing large is expected, so memory is released.
+    /// Takes the decoder back. Without streams, no large data is expected, so memory is released.
     pub fn received(&mut self, decoder: Decoder) {
         self.decoder = decoder;
         if self.streams.is_empty() && self.read_bytes > READ_BYTES {

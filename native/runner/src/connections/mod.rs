@@ -24,7 +24,7 @@ const MAX_CONNECTIONS: usize = 16;
 /// Streams that one connection may have open.
 const MAX_STREAMS: usize = 1024;
 
-/// Which connection; numbers are never used twice.
+/// Identifies a connection; numbers are never reused.
 pub type ConnectionId = u32;
 
 pub struct Connections {
@@ -32,7 +32,7 @@ pub struct Connections {
     boot_id: String,
     by_id: HashMap<ConnectionId, Connection>,
     next: ConnectionId,
-    /// The greatest fencing token of a daemon that has greeted.
+    /// The highest fencing token of all daemons that have said hello.
     fence: u64,
 }
 
@@ -49,7 +49,7 @@ impl Connections {
         })
     }
 
-    /// Accepts the next peer and greets it; false when none waits.
+    /// Accepts the next peer and sends it a hello; false if no peer is waiting.
     pub fn accept(&mut self, poll: &Poll) -> bool {
         let Ok(socket) = sys::accept(self.listener.as_raw_fd()) else {
             return false;
@@ -74,7 +74,7 @@ impl Connections {
         true
     }
 
-    /// The oldest when there are too many: it is the likeliest to belong to a daemon that is gone.
+    /// The oldest connection if there are too many: its daemon is the most likely to be gone.
     pub fn surplus(&self) -> Option<ConnectionId> {
         let oldest = self.by_id.keys().min().copied();
         oldest.filter(|_| self.by_id.len() > MAX_CONNECTIONS)
@@ -88,7 +88,7 @@ impl Connections {
         self.by_id.contains_key(&id)
     }
 
-    /// Closes the socket; gives the streams that were open.
+    /// Closes the socket and returns the streams that were open.
     pub fn close(&mut self, id: ConnectionId, poll: &Poll) -> Option<Vec<Stream>> {
         let connection = self.by_id.remove(&id)?;
         poll.remove(connection.fd());
@@ -98,7 +98,7 @@ impl Connections {
 
     // What arrives.
 
-    /// Reads once. The decoder has to come back by `received`.
+    /// Reads once. The decoder must be returned with `received`.
     pub fn receive(&mut self, id: ConnectionId) -> io::Result<Decoder> {
         match self.by_id.get_mut(&id) {
             Some(connection) => connection.receive(),
@@ -134,11 +134,10 @@ impl Connections {
         Ok(true)
     }
 
-    /// Those of daemons that another one has replaced.
+    /// The connections of daemons that have been replaced.
     ///
-    /// SECURITY: a daemon that another one replaced must not change the sandbox any more, for example
-    /// with the rest of an upload (threat: a stalled daemon). Guarded by
-    /// tests/docker/several-daemons.test.ts.
+    /// SECURITY: a replaced daemon must not change the sandbox any more, for example with the rest
+    /// of an upload (threat: a stalled daemon). Guarded by tests/docker/several-daemons.test.ts.
     pub fn replaced(&self) -> Vec<ConnectionId> {
         let is_replaced = |c: &Connection| c.fence.is_some_and(|fence| fence < self.fence);
         let found = self.by_id.iter().filter(|(_, c)| is_replaced(c));
@@ -168,8 +167,8 @@ impl Connections {
         self.open_stream(address).map(|open| &mut open.stream)
     }
 
-    /// The stream that gets these bytes. None when it has just ended, which the peer may not know
-    /// yet; an error when the peer sends more than it may.
+    /// The stream that gets these bytes. None if it has just ended, which the peer may not know
+    /// yet; an error if the peer sends more than it may.
     pub fn take_data(
         &mut self,
         address: Address,
@@ -227,7 +226,7 @@ impl Connections {
         Some(open.stream)
     }
 
-    /// Lets the peer send this many bytes more.
+    /// Lets the peer send this many more bytes.
     pub fn grant(&mut self, address: Address, bytes: usize) {
         if bytes == 0 {
             return;
@@ -238,7 +237,7 @@ impl Connections {
         }
     }
 
-    /// Queues what threads have to say.
+    /// Queues the frames of threads.
     pub fn forward(&mut self, parcels: Vec<Parcel>) {
         for parcel in parcels {
             let Some(connection) = self.by_id.get_mut(&parcel.address.connection) else {
@@ -257,7 +256,7 @@ impl Connections {
         }
     }
 
-    /// Sends what the socket takes. True when what waited for the connection can go on.
+    /// Sends what the socket accepts. True if whatever waited for the connection can continue.
     pub fn flush(&mut self, id: ConnectionId) -> io::Result<bool> {
         let Some(connection) = self.by_id.get_mut(&id) else {
             return Ok(false);
@@ -266,14 +265,14 @@ impl Connections {
         Ok(connection.outgoing.take_relief())
     }
 
-    /// Sends what the sockets take, ahead of the end of the loop's turn, which meets errors again.
+    /// Sends what the sockets accept before the loop's turn ends; errors show up again at its end.
     pub fn flush_early(&mut self) {
         for connection in self.by_id.values_mut() {
             let _ = connection.flush();
         }
     }
 
-    /// Has epoll report when the connection takes more, if there is more.
+    /// Makes epoll report when the connection accepts more, if there is more to send.
     pub fn watch(&mut self, id: ConnectionId, poll: &Poll) -> io::Result<()> {
         if let Some(connection) = self.by_id.get_mut(&id)
             && let Some(interest) = connection.changed_interest()

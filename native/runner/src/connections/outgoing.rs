@@ -12,11 +12,11 @@ const BUSY: usize = 1 << 20;
 #[derive(Default)]
 pub struct Outgoing {
     frames: VecDeque<Vec<u8>>,
-    /// Bytes of the first frame that are sent.
+    /// Bytes of the first frame that have been sent.
     sent: usize,
     /// Unsent bytes of all frames.
     bytes: usize,
-    /// It was busy since `take_relief` was last true.
+    /// Whether it was busy since `take_relief` last returned true.
     was_busy: bool,
 }
 
@@ -31,12 +31,12 @@ impl Outgoing {
         self.bytes >= BUSY
     }
 
-    /// True once after it was busy and is no more: what waited for it can go on.
+    /// True once after it was busy and no longer is: what waited for it can continue.
     pub fn take_relief(&mut self) -> bool {
         !self.is_busy() && std::mem::take(&mut self.was_busy)
     }
 
-    /// What epoll should watch the socket for.
+    /// The events that epoll watches the socket for.
     pub fn interest(&self) -> i32 {
         let mut interest = 0;
         if self.bytes < FULL {
@@ -48,7 +48,7 @@ impl Outgoing {
         interest
     }
 
-    /// Sends what the socket takes.
+    /// Sends what the socket accepts.
     pub fn write_to(&mut self, socket: RawFd) -> io::Result<()> {
         while !self.frames.is_empty() {
             let mut slices = Vec::with_capacity(16);

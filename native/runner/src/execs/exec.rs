@@ -1,4 +1,4 @@
-//! What the runner knows of one command.
+//! What the runner knows about one command.
 
 use crate::connections::Address;
 use crate::execs::readers::Reader;
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Which command; numbers are never used twice.
+/// Identifies a command; numbers are never reused.
 pub type Serial = u32;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub struct Pipes {
     /// stdout and stderr, or the terminal.
     pub output: [Option<OwnedFd>; 2],
     pub stdin: Option<OwnedFd>,
-    /// The command holds its end of stdin already.
+    /// The command already holds its end of stdin.
     pub stdin_opened: bool,
     pub on_terminal: bool,
 }
@@ -62,29 +62,30 @@ pub struct Exec {
     pub(super) started_at: Instant,
     pub(super) started_ticks: u64,
     pub(super) last_output: Instant,
-    /// The report of a process that is not yet its program.
+    /// The report of a process that has not started its program yet.
     pub(super) launching: Option<OwnedFd>,
     /// stdout and stderr, or the terminal.
     pub(super) output: [Option<OwnedFd>; 2],
     pub(super) on_terminal: bool,
     pub(super) output_watched: bool,
     pub(super) output_paused: bool,
-    /// What it writes from now on is not recorded: it was killed.
+    /// Its further output is not recorded, because it was killed.
     pub(super) muted: bool,
     pub(super) stdin: Stdin,
     pub(super) spool: Spool,
     pub(super) readers: Vec<Reader>,
-    /// Its readers were told that it has begun.
+    /// Its readers were told that it has started.
     pub(super) announced: bool,
-    /// It began a moment ago, and may be over in another.
+    /// It started a moment ago and may be over in another.
     pub(super) quiet: bool,
     pub(super) stop: Stop,
     pub(super) oom_kills_before: u64,
     pub(super) shell_restarted: bool,
-    /// A shell could not take it, so that another got it; this happens once.
+    /// A shell could not take it, so another shell got it; this happens only once.
     pub(super) retried: bool,
     pub(super) end: Option<ExecEnd>,
-    /// It cannot be asked for any more, and is only kept so that what it left running can write.
+    /// It cannot be queried any more, and is only kept so that what it left running can still
+    /// write.
     pub(super) forgotten: bool,
 }
 
@@ -138,7 +139,7 @@ impl Exec {
         &self.request
     }
 
-    /// The text for the shell.
+    /// The command text for the shell.
     pub fn command(&self) -> &[u8] {
         &self.command
     }
@@ -181,7 +182,7 @@ impl Exec {
         self.spool.end() > 0
     }
 
-    /// Takes note of the moment at which the command begins.
+    /// Records the moment at which the command starts.
     pub fn begin(&mut self, now: Instant, oom_kills: u64, group: Group) {
         self.state = State::Running;
         self.started = Instant::now();
@@ -192,7 +193,7 @@ impl Exec {
         self.group = Some(group);
     }
 
-    /// Joins the command to the process that runs it.
+    /// Links the command to the process that runs it.
     pub fn connect(&mut self, pid: i32, pipes: Pipes) {
         self.pid = pid;
         self.output = pipes.output;
@@ -200,17 +201,17 @@ impl Exec {
         self.stdin.connect(pipes.stdin, pipes.stdin_opened);
     }
 
-    /// The shell is not the one that the command before it left.
+    /// The command runs in another shell than the command before it.
     pub fn note_restart(&mut self) {
         self.shell_restarted = true;
     }
 
-    /// Writes to its stderr in its name.
+    /// Writes to the command's stderr on its behalf.
     pub fn say(&mut self, text: &str) {
         self.spool.append(2, text.as_bytes());
     }
 
-    /// Puts it back to where it was before a shell got it.
+    /// Returns it to its state before a shell got it.
     pub fn unstart(&mut self, poll: &Poll) {
         self.unwatch_output(poll);
         self.output = [None, None];
@@ -220,7 +221,7 @@ impl Exec {
         self.state = State::Queued;
     }
 
-    /// Whether it has run: a shell that never opened its pipes has not run it.
+    /// Whether it has run: if the shell never opened its pipes, it has not.
     pub fn has_begun(&self) -> bool {
         self.retried || self.stop.is_ending() || self.has_pipes_opened()
     }
@@ -231,7 +232,7 @@ impl Exec {
             || (self.output[0].as_ref()).is_none_or(|fd| sys::was_opened(fd.as_raw_fd()))
     }
 
-    /// Tells readers that the command has begun.
+    /// Tells readers that the command has started.
     pub fn announce(&mut self, cx: &mut Context) {
         if !std::mem::replace(&mut self.announced, true) {
             let event = self.started_event();
@@ -262,7 +263,7 @@ impl Exec {
         }
     }
 
-    /// When its time is up.
+    /// When it times out.
     pub fn timeout_at(&self) -> Option<Instant> {
         match self.request.timeout_ms {
             0 => None,
@@ -270,7 +271,7 @@ impl Exec {
         }
     }
 
-    /// When something has to be done about it.
+    /// When the next action is due for it.
     pub fn next_deadline(&self) -> Option<Instant> {
         if let Some(ending) = &self.stop.ending {
             return Some(ending.next_at);
@@ -293,7 +294,8 @@ impl Exec {
             age_ms: self.created.elapsed().as_millis() as u64,
             stdout_bytes: self.spool.stdout_bytes,
             stderr_bytes: self.spool.stderr_bytes,
-            // A directory can be long, and there may be many; the answer to attach has it.
+            // Paths can be long and there may be many commands; the answer to attach includes the
+            // directory.
             result: self.end.clone().map(|end| ExecEnd { cwd: None, ..end }),
         }
     }

@@ -25,7 +25,7 @@ impl Outcome {
     }
 }
 
-/// What a shell reports for a command that was interrupted.
+/// What a shell reports for an interrupted command.
 const INTERRUPTED: i32 = 128 + libc::SIGINT;
 pub const CANCELLED_EXIT_CODE: i32 = INTERRUPTED;
 const TIMEOUT_EXIT_CODE: i32 = 124;
@@ -93,7 +93,7 @@ impl Exec {
     }
 }
 
-/// A command that handled a signal itself and went on to its end has exited.
+/// A command that handled a signal itself and ran to completion has exited.
 fn killed_by(ending: &Ending, cut_short: bool, exit_code: i32) -> (&'static str, i32) {
     let by_signal = 128 + ending.signal;
     match exit_code {

@@ -30,7 +30,7 @@ pub struct Execs {
     sandbox: Rc<Sandbox>,
     tracker: Rc<Tracker>,
     table: Table,
-    /// Commands that began in this turn of the event loop.
+    /// Commands that started in this turn of the event loop.
     begun: Vec<Serial>,
 }
 
@@ -78,13 +78,13 @@ impl Execs {
             .filter(|exec| exec.state == State::Running)
     }
 
-    /// When something has to be done about a running command.
+    /// When the next action is due for a running command.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.running().filter_map(Exec::next_deadline).min()
     }
 
-    /// A shell got the command. Most commands are over in a moment; until then nothing is said of this
-    /// one, and its pipes are not watched, because each time that one is opened or closed would wake us.
+    /// A shell got the command. Most commands are over in a moment; until then its start is not
+    /// reported and its pipes are not watched, because each open or close of a pipe would wake us.
     pub fn begin_quietly(&mut self, serial: Serial) {
         if let Some(exec) = self.table.get_mut(serial) {
             exec.quiet = true;
@@ -130,7 +130,7 @@ impl Execs {
         }
     }
 
-    /// The connection takes bytes again.
+    /// The connection accepts bytes again.
     pub fn pump_connection(&mut self, connection: ConnectionId, cx: &mut Context) {
         for exec in self.table.iter_mut() {
             if exec.is_read_on(connection) {
@@ -139,7 +139,7 @@ impl Execs {
         }
     }
 
-    /// Commands go on; their unacknowledged output waits for the next reader.
+    /// Commands continue; their unacknowledged output waits for the next reader.
     pub fn lose_connection(&mut self, connection: ConnectionId, cx: &mut Context) {
         for exec in self.table.iter_mut() {
             exec.lose_connection(connection, cx);
@@ -153,7 +153,7 @@ impl Execs {
             true => drop(cx.connections.end_stream(address)),
             false => (cx.connections).answer(address, Kind::Error, &Failure::cancelled()),
         }
-        // The one that left may have been what the command waited for.
+        // The command may have been waiting for the reader that left.
         if let Some(exec) = self.table.get_mut(serial) {
             exec.after_acknowledgement(cx);
             exec.pump(cx);
@@ -162,7 +162,7 @@ impl Execs {
 
     // The end.
 
-    /// The command has ended: takes what is in its pipes and answers its readers.
+    /// The command has ended: reads what is left in its pipes and answers its readers.
     pub fn finish(&mut self, serial: Serial, outcome: Outcome, cx: &mut Context) {
         let Some(exec) = self.table.get_mut(serial) else {
             return;
@@ -173,8 +173,8 @@ impl Execs {
         }
     }
 
-    /// Frees a finished command and its id. What it left running must not lose its pipes: it
-    /// would be killed by its next output.
+    /// Frees a finished command and its id. The processes that it left running must keep their
+    /// pipes, or their next output would kill them.
     pub fn forget(&mut self, serial: Serial, cx: &mut Context) {
         self.table.unname(serial);
         if let Some(exec) = self.table.get_mut(serial) {
@@ -189,7 +189,7 @@ impl Execs {
         }
     }
 
-    /// A command that could not even begin leaves no trace.
+    /// A command that could not start leaves no trace.
     pub fn refuse(&mut self, serial: Serial, failure: &Failure, cx: &mut Context) {
         if let Some(exec) = self.table.remove(serial) {
             for address in exec.addresses() {
@@ -198,7 +198,7 @@ impl Execs {
         }
     }
 
-    // The processes that commands started. `shells` are those of all shells, which never count.
+    // The processes that commands started. `shells` are the pids of all shells, which never count.
 
     pub fn members(&self, serial: Serial, shells: &[i32]) -> Vec<i32> {
         match self.get(serial).and_then(Exec::group) {
@@ -207,7 +207,7 @@ impl Execs {
         }
     }
 
-    /// As `members`, in another group than the command began in.
+    /// As `members`, in another group than the one the command started in.
     pub fn members_in(&self, group: Group, serial: Serial, shells: &[i32]) -> Vec<i32> {
         self.origin(serial, shells)
             .map_or_else(Vec::new, |origin| self.tracker.members(group, &origin))
@@ -238,7 +238,7 @@ impl Execs {
             .filter(|pid| *pid != exec.pid);
         Some(Origin {
             exec_id: &exec.request.exec_id,
-            // The pid of a process that has ended may be that of another one by now.
+            // The pid of a process that has ended may have been reused.
             root: match exec.state {
                 State::Done if !exec.in_shell() => 0,
                 _ => exec.pid,

@@ -17,7 +17,7 @@ const QUIET_CHECKS: u32 = 2;
 const TERMINAL_BYTES: usize = 256 * 1024;
 
 impl Exec {
-    /// Begins to watch the output.
+    /// Starts watching the output.
     pub fn watch_output(&mut self, cx: &Context) {
         if std::mem::replace(&mut self.output_watched, true) {
             return;
@@ -50,8 +50,8 @@ impl Exec {
     /// One of the pipes is ready.
     pub(super) fn take_output(&mut self, which: u8, cx: &mut Context) {
         let other = 1 - which;
-        // With both pipes full, the one that was written to longer ago comes first: that is
-        // as near to the true order as two pipes allow.
+        // With both pipes full, the one with the older write comes first: that is as close to the
+        // true order as two pipes allow.
         if self.older_output_waits(which, other) {
             self.read_output(other, ONCE, cx);
         }
@@ -85,7 +85,7 @@ impl Exec {
                 Ok(0) => self.close_output(which as usize, &cx.poll),
                 Ok(n) => {
                     let data = &cx.buffer[..n];
-                    // A shell that is interrupted begins a new line.
+                    // A shell that is interrupted starts a new line.
                     let of_shell = self.stop.is_ending() && self.in_shell() && data == b"\n";
                     if !self.muted && !of_shell {
                         self.spool.append(descriptor, data);
@@ -94,8 +94,8 @@ impl Exec {
                     limit -= n;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // A terminal whose last user has left answers with an error. A process on its
-                // way out has left it too, and would die of our closing it.
+                // A terminal returns an error once its last user has closed it. An exiting process
+                // has closed it too, and closing our end would kill that process.
                 Err(_) => {
                     cx.poll.remove(fd);
                     if self.on_terminal && self.state != State::Done {
@@ -110,8 +110,8 @@ impl Exec {
         }
     }
 
-    /// Reads what is in the pipes now, and no more: a process left behind may write for ever. Gives
-    /// whether more can come.
+    /// Reads what is in the pipes now and no more, because a process left behind may write forever.
+    /// Returns whether more can come.
     pub(super) fn drain_output(&mut self, cx: &mut Context) -> bool {
         if self.on_terminal {
             self.drain_terminal(cx);
@@ -134,8 +134,8 @@ impl Exec {
         self.output.iter().any(Option::is_some)
     }
 
-    /// What was written to a terminal reaches its other side a moment later, and nothing tells
-    /// how much is on the way: it is read until it ends or stays quiet.
+    /// Output reaches the other side of a terminal with a short delay, and the kernel does not tell
+    /// how much is on the way: this reads until the terminal closes or stays quiet.
     fn drain_terminal(&mut self, cx: &mut Context) {
         let mut quiet = 0;
         for _ in 0..TERMINAL_TRIES {
@@ -144,7 +144,7 @@ impl Exec {
             if self.output[0].is_none() || self.spool.end() - before >= TERMINAL_BYTES as u64 {
                 return;
             }
-            // The end of a shell's command says nothing of its terminal, which stays open.
+            // The end of a shell's command does not close its terminal.
             quiet = match self.spool.end() == before && self.shell.is_some() {
                 true => quiet + 1,
                 false => 0,
@@ -156,7 +156,7 @@ impl Exec {
         }
     }
 
-    /// What was written so far counts, and nothing after it.
+    /// Output written so far counts; later output does not.
     pub fn mute(&mut self, cx: &mut Context) {
         for which in [0, 1] {
             self.read_output(which, MUTED_BYTES, cx);
@@ -164,14 +164,14 @@ impl Exec {
         self.muted = true;
     }
 
-    /// It gets no more of what its shell's terminal says.
+    /// It gets no further output of its shell's terminal.
     pub fn release_terminal(&mut self, cx: &Context) {
         if let Some(fd) = self.output[0].take() {
             cx.poll.remove(fd.as_raw_fd());
         }
     }
 
-    /// A running command whose reader does not keep up has to wait.
+    /// A running command has to wait if its reader does not keep up.
     fn pause_output(&mut self, cx: &Context) {
         if self.spool.full() && !self.output_paused {
             self.output_paused = true;

@@ -1,4 +1,4 @@
-//! A command's output: from the spool to its readers, as far as they acknowledge it.
+//! A command's output: from the spool to its readers, as fast as they acknowledge it.
 
 use crate::connections::{Address, ConnectionId, Stream};
 use crate::execs::exec::Exec;
@@ -15,11 +15,11 @@ pub struct Reader {
     next: u64,
     /// Bytes that may still be sent.
     credit: u64,
-    /// Pieces that were sent and not yet acknowledged: end offset and length.
+    /// Pieces that were sent but not yet acknowledged: end offset and length.
     unacknowledged: VecDeque<(u64, u64)>,
     acknowledged: u64,
     until: Until,
-    /// The answer was sent; only acknowledgements are awaited.
+    /// The answer has been sent; only acknowledgements are awaited.
     pub(super) answered: bool,
 }
 
@@ -36,7 +36,7 @@ impl Reader {
         }
     }
 
-    /// False when it got fewer bytes than that.
+    /// False if it had not received that many bytes.
     fn acknowledge(&mut self, mut bytes: u64) -> bool {
         self.credit += bytes;
         if self.credit > INITIAL_CREDIT {
@@ -80,7 +80,7 @@ impl Exec {
             let event = self.started_event();
             cx.connections.send_json(address, Kind::Event, &event);
         }
-        // The offset says what was consumed already.
+        // The offset tells what was already consumed.
         self.after_acknowledgement(cx);
         self.pump(cx);
         Ok(())
@@ -95,7 +95,7 @@ impl Exec {
             .any(|address| address.connection == connection)
     }
 
-    /// Sends readers what they may have.
+    /// Sends readers what they may receive.
     pub(super) fn pump(&mut self, cx: &mut Context) {
         let mut answered = false;
         for reader in &mut self.readers {
@@ -106,7 +106,7 @@ impl Exec {
             let mut at_end = false;
             while !reader.answered {
                 let chunk = self.spool.at(reader.next).filter(|chunk| {
-                    // What came after the end is for those who follow it.
+                    // Output after the end is for readers that follow it.
                     reader.until == Until::Closed || done_at.is_none_or(|end| chunk.offset < end)
                 });
                 let Some(chunk) = chunk else {
@@ -150,7 +150,7 @@ impl Exec {
         }
     }
 
-    /// A reader has consumed this many bytes; false when it got fewer than that.
+    /// A reader has consumed this many bytes; false if it had not received that many.
     pub fn acknowledge(&mut self, address: Address, bytes: u64, cx: &mut Context) -> bool {
         let Some(reader) = self.readers.iter_mut().find(|r| r.address == address) else {
             return true;
@@ -163,7 +163,8 @@ impl Exec {
         true
     }
 
-    /// Forgets what every present reader has acknowledged, and readers that have got everything.
+    /// Drops output that every present reader has acknowledged, and readers that have received
+    /// everything.
     pub(super) fn after_acknowledgement(&mut self, cx: &mut Context) {
         if let Some(least) = self.readers.iter().map(|r| r.acknowledged).min() {
             self.spool.discard_to(least);
@@ -179,7 +180,7 @@ impl Exec {
         self.resume_output(cx);
     }
 
-    /// True when the reader had got its answer.
+    /// True if the reader had received its answer.
     pub(super) fn drop_reader(&mut self, address: Address) -> bool {
         let mut answered = false;
         self.readers.retain(|reader| {
@@ -190,7 +191,7 @@ impl Exec {
         answered
     }
 
-    /// Readers on a connection that is gone may have been what the command waited for.
+    /// Commands may have been waiting for readers on a connection that is gone.
     pub(super) fn lose_connection(&mut self, connection: ConnectionId, cx: &mut Context) {
         let before = self.readers.len();
         self.readers.retain(|r| r.address.connection != connection);

@@ -1,10 +1,10 @@
-//! What a command has written and no reader has acknowledged yet.
+//! Output of a command that no reader has acknowledged yet.
 
 use std::collections::VecDeque;
 
-/// A running command waits when this much is unacknowledged.
+/// A running command waits when this much output is unacknowledged.
 pub const CAPACITY: u64 = 1 << 20;
-/// This much is kept of what arrives after the command's end.
+/// How much output is kept that arrives after the command's end.
 pub const TAIL_CAPACITY: u64 = 256 * 1024;
 /// The largest piece that is sent in one frame.
 pub const PIECE: usize = 128 * 1024;
@@ -14,7 +14,7 @@ pub struct Chunk {
     pub(super) descriptor: u8,
     pub(super) offset: u64,
     pub(super) data: Vec<u8>,
-    /// A chunk that a reader has seen keeps its extent, so that sequence numbers stay true.
+    /// A chunk that a reader has seen keeps its extent, so that sequence numbers stay valid.
     sealed: bool,
 }
 
@@ -32,7 +32,7 @@ pub struct Spool {
     /// Bytes ever appended.
     end: u64,
     next_seq: u64,
-    /// Where the output of the command itself ended, once it has.
+    /// Where the command's own output ended, once it has.
     done_at: Option<u64>,
     pub(super) dropped: u64,
     pub(super) stdout_bytes: u64,
@@ -74,7 +74,7 @@ impl Spool {
         self.trim_tail();
     }
 
-    /// From now on, what comes is only the tail of processes left behind.
+    /// From now on, output only comes from processes left behind.
     pub fn mark_done(&mut self) {
         self.done_at = Some(self.end);
         if let Some(last) = self.chunks.back_mut() {
@@ -125,7 +125,7 @@ impl Spool {
         Some(chunk)
     }
 
-    /// Forgets what every reader has acknowledged.
+    /// Drops what every reader has acknowledged.
     pub fn discard_to(&mut self, offset: u64) {
         while let Some(first) = self.chunks.front() {
             if first.end() > offset {

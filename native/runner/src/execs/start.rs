@@ -32,7 +32,7 @@ impl Execs {
         }
     }
 
-    /// Looks whether a process has become its program.
+    /// Checks whether a process has started its program.
     pub fn take_launch(&mut self, serial: Serial, cx: &mut Context) {
         let Some(exec) = self.table.get_mut(serial) else {
             return;
@@ -42,7 +42,7 @@ impl Execs {
         };
         match launch::progress(&report) {
             Progress::Pending => exec.launching = Some(report),
-            // A child that was stopped on its way shares the pipe, and would keep it watched.
+            // A child that was stopped before its exec shares the pipe, and would keep it watched.
             Progress::Running => {
                 cx.poll.remove(report.as_raw_fd());
                 exec.announce(cx);
@@ -55,8 +55,8 @@ impl Execs {
         }
     }
 
-    /// A process has ended; `shells` are those of all shells. One that never became its program has
-    /// said why.
+    /// A process has ended; `shells` are the pids of all shells. A process that never started its
+    /// program has reported why.
     pub fn process_ended(&mut self, pid: i32, outcome: Outcome, shells: &[i32], cx: &mut Context) {
         if let Some(serial) = self.process(pid) {
             self.take_launch(serial, cx);
@@ -83,7 +83,7 @@ impl Execs {
             .map(|exec| exec.serial)
     }
 
-    /// A program that cannot be run is a result, as a shell would give it.
+    /// A program that cannot be run is a result with the exit code that a shell would return.
     fn end_unstarted(&mut self, serial: Serial, problem: &LaunchError, cx: &mut Context) {
         let Some(exec) = self.table.get_mut(serial) else {
             return;
@@ -156,7 +156,7 @@ fn set(env: &mut Vec<(String, String)>, name: &str, value: &str) {
     env.push((name.to_string(), value.to_string()));
 }
 
-/// Makes the pipes of a command: its ends, and ours.
+/// Creates the pipes of a command: its ends, and ours.
 fn plumb(request: &ExecRequest, uid: u32, gid: u32) -> io::Result<([OwnedFd; 3], Pipes)> {
     if let Some(size) = request.pty {
         let (master, slave) = terminal::open(size.rows, size.cols, uid, gid)?;
@@ -170,7 +170,7 @@ fn plumb(request: &ExecRequest, uid: u32, gid: u32) -> io::Result<([OwnedFd; 3],
         };
         return Ok((theirs, pipes));
     }
-    // The pipes belong to the code user, so that it can open them again as /dev/stdout.
+    // The pipes belong to the code user, so that it can reopen them as /dev/stdout.
     sys::as_fs_user(uid, gid, || {
         let (out_read, out_write) = sys::pipe(0)?;
         let (err_read, err_write) = if request.merge {

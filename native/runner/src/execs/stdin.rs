@@ -1,4 +1,4 @@
-//! A command's input, as its writer sends it and the command takes it.
+//! A command's input, as its writer sends it and the command reads it.
 
 use crate::connections::Address;
 use crate::execs::exec::{Exec, Serial, State};
@@ -15,11 +15,11 @@ pub struct Stdin {
     queue: VecDeque<Vec<u8>>,
     /// Bytes in the queue.
     waiting: usize,
-    /// Bytes in the queue that an earlier source sent; no source gets credit for them.
+    /// Bytes in the queue that an earlier source sent; they give no credit to any source.
     stale: usize,
-    /// The command holds its end; what is put into the pipe before that could be lost.
+    /// The command holds its end; bytes written to the pipe before that could be lost.
     opened: bool,
-    /// The last byte that came does not end a line.
+    /// The last byte received does not end a line.
     mid_line: bool,
     /// Close when the queue is empty.
     closing: bool,
@@ -47,7 +47,7 @@ impl Stdin {
         self.opened = opened;
     }
 
-    /// What waits in the queue stays there.
+    /// What is queued stays in the queue.
     pub fn disconnect(&mut self, poll: &Poll) {
         if let Some(pipe) = self.pipe.take() {
             poll.remove(pipe.as_raw_fd());
@@ -88,15 +88,15 @@ impl Stdin {
             return;
         }
         if let Some(master) = terminal {
-            // The end of input on a terminal is a character; on a line that was begun, the
-            // first one only hands over what there is of it.
+            // End of input on a terminal is a character; on an unfinished line, the first one only
+            // submits what has been typed.
             let characters = if self.mid_line { 2 } else { 1 };
             self.queue
                 .push_back(vec![terminal::end_of_input(master); characters]);
         }
     }
 
-    /// Writes what the command takes; the writer gets credit for it.
+    /// Writes what the command accepts and gives its writer credit for it.
     fn feed(&mut self, serial: Serial, cx: &mut Context) {
         let Some(fd) = self.pipe.as_ref().map(AsRawFd::as_raw_fd) else {
             return;
@@ -139,7 +139,7 @@ impl Exec {
     pub fn push_stdin(&mut self, address: Address, data: Vec<u8>, cx: &mut Context) {
         let open = self.request.stdin && self.state != State::Done && self.stdin.accepts(address);
         if !open {
-            // The command will not read it; the writer may go on all the same.
+            // The command will not read it, but the writer can continue.
             cx.connections.grant(address, data.len());
             return;
         }
@@ -153,7 +153,7 @@ impl Exec {
         self.feed_stdin(cx);
     }
 
-    /// The command holds its end now.
+    /// The command now holds its end.
     pub fn stdin_opened(&mut self, cx: &mut Context) {
         self.stdin.opened = true;
         self.feed_stdin(cx);

@@ -1,4 +1,4 @@
-//! How far a command has been made to end.
+//! How far the ending of a command has progressed.
 
 use std::time::{Duration, Instant};
 
@@ -6,30 +6,30 @@ use std::time::{Duration, Instant};
 pub struct Stop {
     /// None until the command is asked to end.
     pub ending: Option<Ending>,
-    /// The shell was told to give it up.
+    /// The shell was told to give up the command.
     pub sent: bool,
-    /// bash has given it up.
+    /// bash has given up the command.
     pub heeded: bool,
-    /// Processes that got the signal which is to end it.
+    /// Processes that got the signal that is to end the command.
     pub signalled: Vec<i32>,
 }
 
-/// The step that the end of a command has reached.
+/// The current step of ending the command.
 #[derive(Clone, Copy)]
 pub struct Ending {
     pub reason: &'static str,
-    /// The signal that was requested, when that is the reason.
+    /// The requested signal, if that is the reason.
     pub signal: i32,
     pub step: EndingStep,
-    /// When it reached this step.
+    /// When this step began.
     pub since: Instant,
-    /// When the next, harder step is due.
+    /// When the next, stronger step is due.
     pub next_at: Instant,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum EndingStep {
-    /// The requested signal is on its way; nothing harder follows.
+    /// The requested signal is being delivered; no stronger step follows.
     Signalled,
     Interrupted,
     Killed,
@@ -58,7 +58,7 @@ impl Stop {
         self.ending.is_some()
     }
 
-    /// True for a process the first time that it is asked for.
+    /// True for a process the first time it is passed.
     pub fn is_new(&mut self, pid: i32) -> bool {
         let is_new = !self.signalled.contains(&pid);
         if is_new {

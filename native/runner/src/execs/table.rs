@@ -1,4 +1,4 @@
-//! Commands by number and by the id that the daemon gave them.
+//! Commands by number and by the id that the daemon assigned.
 
 use crate::execs::exec::{Exec, Serial, State};
 use std::collections::{BTreeMap, HashMap};
@@ -59,7 +59,7 @@ impl Table {
         }
     }
 
-    /// Finished commands that are too many or hold too much, oldest first.
+    /// Finished commands beyond either limit, oldest first.
     pub fn surplus(&self) -> Vec<Serial> {
         let finished: Vec<(Serial, u64)> = self
             .iter()

@@ -1,4 +1,4 @@
-//! Adding to the end of a file: all of the body, or nothing of it.
+//! Appends to a file: the whole body, or nothing.
 
 use super::commit::{Condition, take_turn};
 use super::place::{answer, shown};
@@ -16,8 +16,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// A body up to this size is kept in memory and written by one call, which code that appends to
-/// the same file cannot come between.
+/// A body up to this size is kept in memory and written by one call, so that other writes to the
+/// same file cannot interleave.
 const PIECE: usize = 128 * 1024;
 
 /// Large bodies are written in several pieces; those of two requests must not mix.
@@ -32,7 +32,7 @@ pub struct Appending {
 pub fn append(path: &Path, appending: &Appending, mailbox: &Mailbox) -> Result<Value, Failure> {
     let target = follow(path)?;
     let parent = target.parent().unwrap_or(Path::new("/"));
-    // What cannot be appended to is refused before the body comes.
+    // Fail before the body arrives if the file cannot be appended to.
     if open(&target, 0, 0)?.is_none() && appending.parents {
         tree::make_parents(parent)?;
     }
@@ -72,7 +72,7 @@ pub fn append(path: &Path, appending: &Appending, mailbox: &Mailbox) -> Result<V
     Ok(answer(path, json!({ "size": size, "version": version })))
 }
 
-/// `None` when nothing is there.
+/// `None` if nothing is there.
 fn open(path: &Path, flags: i32, mode: u32) -> Result<Option<OwnedFd>, Failure> {
     let flags = flags | libc::O_WRONLY | libc::O_APPEND | libc::O_NONBLOCK | libc::O_NOCTTY;
     match open_plainly(path, flags, mode) {
@@ -94,14 +94,14 @@ fn open_or_create(path: &Path, mode: u32) -> Result<OwnedFd, Failure> {
         Failure::io("append to", &shown(path), &error)
     };
     let file = open(path, libc::O_CREAT, mode)?.ok_or_else(missing)?;
-    // The mode above is cut by the umask; this one is not.
+    // The umask cut the mode above; it does not affect this one.
     // SAFETY: plain system call on a descriptor that we own.
     sys::check(unsafe { libc::fchmod(file.as_raw_fd(), mode) })
         .map_err(|error| Failure::io("append to", &shown(path), &error))?;
     Ok(file)
 }
 
-/// Makes sure that the disk has room for all of it. Not every file system can.
+/// Makes sure that the disk has room for all of it. Not every file system can do this.
 fn reserve(file: &OwnedFd, size: i64, more: u64) -> io::Result<()> {
     let Ok(more @ 1..) = i64::try_from(more) else {
         return Ok(());
@@ -131,7 +131,7 @@ fn take_back(file: &OwnedFd, size: i64, written: i64) {
     }
 }
 
-/// What came, in memory or, when it is large, in a file beside the target.
+/// The received body: in memory or, if it is large, in a file next to the target.
 struct Body {
     memory: Vec<u8>,
     file: Option<Temporary>,

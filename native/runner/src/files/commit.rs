@@ -1,4 +1,4 @@
-//! The moment at which a change becomes visible, one change at a time.
+//! The moment a change becomes visible, one change at a time.
 
 use super::place::shown;
 use super::{entry, stat_at};
@@ -19,20 +19,21 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A change that depends on what is there must see no other change of this runner in between.
+/// A change that depends on the current version must not interleave with another change of this
+/// runner.
 pub fn take_turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The version that a file must have to be changed.
+/// The version that a file must have for the change to be made.
 pub struct Condition(pub Option<String>);
 
 impl Condition {
-    /// Refuses the change when the name stands for another version. The caller holds its turn, and
-    /// keeps the lock until the change is made.
+    /// Refuses the change if the name refers to another version. The caller has its turn and keeps
+    /// the lock until the change is made.
     ///
-    /// Several sandboxes may share a workspace, each with a runner: the directory's lock is what they
-    /// have in common. Code can hold it, too, which makes the change fail and never wait for ever.
+    /// Several sandboxes may share a workspace, each with a runner: what they share is the
+    /// directory's lock. Code can hold it too; the change then fails instead of waiting forever.
     pub fn check(
         &self,
         directory: &OwnedFd,

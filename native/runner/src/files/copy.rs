@@ -86,7 +86,7 @@ struct Copied {
     skipped: u64,
 }
 
-/// The place of a copy: its directory and its name there.
+/// The target of a copy: its directory and its name there.
 fn target_of(to: &Path) -> Result<(OwnedFd, CString), Failure> {
     let failed = |error: io::Error| Failure::io("copy to", &shown(to), &error);
     let (Some(parent), Some(name)) = (to.parent(), to.file_name()) else {
@@ -103,7 +103,7 @@ fn not_placed(to: &Path, error: &io::Error) -> Failure {
     Failure::io("copy to", &shown(to), error)
 }
 
-/// Copies an open file. Readers see the old file or the whole new one.
+/// Copies an open file. Readers see either the old file or the complete new one.
 pub fn copy_file(
     source: OwnedFd,
     to: &Path,
@@ -151,7 +151,7 @@ fn make_link(target: &[u8], dir: RawFd, name: &CStr) -> io::Result<()> {
     sys::check(unsafe { libc::symlinkat(target.as_ptr(), dir, name.as_ptr()) }).map(drop)
 }
 
-/// `None` when it is not a regular file any more.
+/// `None` if it is not a regular file any more.
 fn open_source(dir: &OwnedFd, name: &CStr) -> io::Result<Option<OwnedFd>> {
     let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = sys::open_at(dir.as_raw_fd(), name, flags, 0)?;
@@ -159,7 +159,7 @@ fn open_source(dir: &OwnedFd, name: &CStr) -> io::Result<Option<OwnedFd>> {
     Ok(is_kind(&found, libc::S_IFREG).then_some(file))
 }
 
-/// The copy grows under a temporary name and gets its own when it is whole.
+/// The copy is written under a temporary name and renamed when it is complete.
 fn copy_tree(
     source: OwnedFd,
     from: &Path,
@@ -183,7 +183,7 @@ fn copy_tree(
         Ok(copied)
     });
     if outcome.is_err() {
-        // Also when the request was given up: what was begun must not stay.
+        // Also after a cancelled request: an incomplete copy must not stay.
         remove_tree(parent, temporary, to, Trees::Unlocked, &|| false)?;
     }
     outcome
@@ -226,7 +226,7 @@ struct Copying<'a> {
     /// The copy's own root, which the source must not contain.
     root: (u64, u64),
     target: Descent,
-    /// Of the directories that are being filled: only when they are, they may become read-only.
+    /// The modes of directories being filled, which may become read-only only afterwards.
     modes: Vec<u32>,
     from: &'a Path,
     copied: Copied,

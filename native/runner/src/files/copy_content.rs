@@ -6,10 +6,10 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 const PIECE: usize = 128 * 1024;
-/// Between two checks whether the request was cancelled.
+/// Bytes copied between two checks for cancellation.
 const MAX_RANGE: i64 = 16 << 20;
 
-/// Holes stay holes, and file systems that can share blocks do.
+/// Holes stay holes, and blocks are shared on file systems that can do so.
 pub fn copy_content(
     source: &OwnedFd,
     target: &OwnedFd,
@@ -51,7 +51,8 @@ pub fn copy_content(
     Ok(size as u64)
 }
 
-/// Whether a file that is one hole looks like one. gVisor takes every file for data throughout.
+/// Whether a file that is all hole is reported as one. gVisor reports every file as data
+/// throughout.
 fn shows_holes(empty: RawFd) -> bool {
     // SAFETY: plain system call on a descriptor that the caller owns.
     unsafe { libc::lseek(empty, 0, libc::SEEK_DATA) != 0 }
@@ -75,14 +76,14 @@ fn copy_range(from: RawFd, target: RawFd, at: i64, length: i64) -> io::Result<i6
     }
     let error = io::Error::last_os_error();
     match error.raw_os_error() {
-        // Two file systems, or one that has no such call.
+        // Two file systems, or one that does not support the call.
         Some(libc::EXDEV | libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP | libc::EPERM) => {}
         _ => return Err(error),
     }
     copy_piece(from, target, at, length, |_| true)
 }
 
-/// Leaves out what is zero, which it is in the new file already.
+/// Skips zeros, which the new file already has.
 fn copy_nonzero(from: RawFd, target: RawFd, at: i64, length: i64) -> io::Result<i64> {
     copy_piece(from, target, at, length, |piece| {
         piece.iter().any(|byte| *byte != 0)

@@ -21,18 +21,18 @@ pub fn stat(path: &Path, follow: bool) -> Result<Value, Failure> {
     };
     let file = file.map_err(failed)?;
     let found = stat_fd(file.as_raw_fd()).map_err(failed)?;
-    // With an empty name it is the descriptor's own link that is read.
+    // With an empty name, the call reads the link that the descriptor itself refers to.
     let target = read_link(file.as_raw_fd(), b"", &found);
     Ok(json!({ "entry": entry(path, &found, target) }))
 }
 
-/// The path without links, `.` and `..`, as the kernel names what was opened.
+/// The path without links, `.` and `..`, as the kernel names the open file.
 pub fn resolve(path: &Path) -> Result<Value, Failure> {
     let failed = |error| Failure::io("resolve", &shown(path), &error);
     let file = open_plainly(path, libc::O_PATH, 0).map_err(failed)?;
     let found = stat_fd(file.as_raw_fd()).map_err(failed)?;
     if found.st_nlink == 0 {
-        // Removed since it was opened: the kernel's name for it is not a path any more.
+        // Removed since it was opened: the kernel's name for it is no longer a path.
         return Err(failed(io::Error::from_raw_os_error(libc::ENOENT)));
     }
     let link = format!("/proc/self/fd/{}", file.as_raw_fd());
@@ -42,8 +42,8 @@ pub fn resolve(path: &Path) -> Result<Value, Failure> {
     Ok(answer(Path::new(OsStr::from_bytes(&resolved)), json!({})))
 }
 
-/// Tells two contents of a path apart: what is written anew is another inode, and what is changed in
-/// place has another time.
+/// Distinguishes two contents of a path: a file that is written anew has another inode, and one
+/// that is changed in place has another time.
 pub fn version_of(found: &libc::stat) -> String {
     let mtime_ns = i128::from(found.st_mtime) * 1_000_000_000 + i128::from(found.st_mtime_nsec);
     format!("{:x}-{:x}-{mtime_ns:x}", found.st_ino, found.st_size)
@@ -73,9 +73,9 @@ pub fn entry(path: &Path, found: &libc::stat, target: Option<String>) -> Entry {
     }
 }
 
-/// Readers count in doubles, which are exact up to here.
+/// Readers use doubles, which are exact up to here.
 const MAX_EXACT: i64 = (1 << 53) - 1;
-/// The furthest times, either way, that a JavaScript date can be.
+/// The earliest and latest times that a JavaScript date can represent.
 const MAX_TIME_MS: i64 = 8_640_000_000_000_000;
 
 pub fn size_of(found: &libc::stat) -> u64 {
@@ -90,7 +90,7 @@ pub fn mtime_ms_of(found: &libc::stat) -> i64 {
         .clamp(-MAX_TIME_MS, MAX_TIME_MS)
 }
 
-/// Where a link leads; `None` for anything else.
+/// The target of a link; `None` for anything else.
 pub fn read_link(dir: RawFd, name: &[u8], found: &libc::stat) -> Option<String> {
     if !is_kind(found, libc::S_IFLNK) {
         return None;

@@ -1,4 +1,4 @@
-//! Patterns that leave entries out, as in a `.gitignore`, matched in time linear to the path.
+//! Patterns that exclude entries, as in a `.gitignore`, matched in time linear to the path.
 
 use crate::protocol::failure::Failure;
 
@@ -17,13 +17,13 @@ enum Token {
     Everything,
     /// `**/` at the beginning of a name
     Directories,
-    /// In the middle of a name that `Directories` passes over.
+    /// In the middle of a directory's name that `Directories` skips.
     InDirectory,
 }
 
 struct Pattern {
     tokens: Vec<Token>,
-    /// It is about the whole path and not about a name anywhere.
+    /// Matches against the whole path instead of a name at any depth.
     anchored: bool,
     directories_only: bool,
 }
@@ -40,7 +40,7 @@ impl Excluded {
         Ok(Excluded(parsed.collect::<Result<_, _>>()?))
     }
 
-    /// Whether a path relative to the root is left out.
+    /// Whether a path relative to the root is excluded.
     pub fn contains(&self, path: &[u8], is_directory: bool) -> bool {
         let name = path.rsplit(|b| *b == b'/').next().unwrap_or(path);
         self.0.iter().any(|pattern| {
@@ -111,11 +111,11 @@ fn tokens(mut rest: &[u8]) -> Option<Vec<Token>> {
     Some(tokens)
 }
 
-/// What stands between brackets, `!` or `^` first for all others.
+/// The content of brackets, negated by a leading `!` or `^`.
 fn class(text: &[u8]) -> Option<(Box<[bool; 256]>, &[u8])> {
     let negated = matches!(text.first(), Some(b'!' | b'^'));
     let body = &text[usize::from(negated)..];
-    // A bracket that comes first is meant itself.
+    // A closing bracket in first position is literal.
     let end = 1 + body.get(1..)?.iter().position(|b| *b == b']')?;
     let mut set = Box::new([negated; 256]);
     let mut at = 0;
@@ -131,7 +131,7 @@ fn class(text: &[u8]) -> Option<(Box<[bool; 256]>, &[u8])> {
     Some((set, &body[end + 1..]))
 }
 
-/// All places in the pattern are followed at once, so that no pattern takes exponential time.
+/// Follows all positions in the pattern at once, so that no pattern takes exponential time.
 fn matches(tokens: &[Token], text: &[u8]) -> bool {
     let mut places = vec![false; tokens.len() + 1];
     let mut next = places.clone();
@@ -235,7 +235,7 @@ mod tests {
             assert!(!excludes(&pattern, &path, false));
             begun.elapsed()
         };
-        // Sixteen times the pattern may take sixteen times as long, not two to the power of it.
+        // A pattern 16 times as long may take 16 times as long, but not exponentially longer.
         assert!(time(400) < time(25).max(std::time::Duration::from_millis(1)) * 200);
     }
 }

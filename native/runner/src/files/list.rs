@@ -1,4 +1,4 @@
-//! Listing directories, a page at a time, in bounded memory however large they are.
+//! Lists directories page by page, in bounded memory however large they are.
 
 use super::entry::{entry, read_link};
 use super::place::shown;
@@ -22,10 +22,10 @@ use std::path::{Path, PathBuf};
 const MAX_LIMIT: usize = 1000;
 /// A page stays well below the size of a frame.
 const MAX_PAGE_BYTES: usize = 512 * 1024;
-/// Paths are opened in pieces no longer than this, for none may be longer than 4096 bytes.
+/// Paths are opened in pieces no longer than this, because the kernel accepts at most 4096 bytes.
 const MAX_OPEN_BYTES: usize = 2048;
 
-/// A directory on the way, with the names that are still to come, last first.
+/// A directory on the way down, with the names still to be listed, last first.
 struct Level {
     names: Vec<Vec<u8>>,
 }
@@ -58,7 +58,7 @@ pub fn list(
         if mailbox.cancelled() {
             return Err(Failure::cancelled());
         }
-        // Entries that vanished after they were listed are left out.
+        // Entries that vanished after they were listed are omitted.
         if let Some(found) = walk.take(path) {
             bytes += serde_json::to_vec(&found).map_or(0, |json| json.len());
             entries.push(found);
@@ -87,8 +87,8 @@ fn parse_cursor(cursor: Option<&str>) -> Result<After, Failure> {
     Ok(components)
 }
 
-/// A walk in which a directory comes before what is in it and names come in byte order. Only
-/// the directory it stands in is open, so that depth costs no descriptors.
+/// A walk in which a directory comes before its contents and names come in byte order. Only the
+/// current directory is open, so depth costs no descriptors.
 struct Walk {
     root: OwnedFd,
     recursive: bool,
@@ -113,7 +113,7 @@ impl Walk {
         walk.levels.push(Level {
             names: names_after(&walk.here, first, limit)?,
         });
-        // Down to where the last page ended; what is gone since then is passed over.
+        // Descends to where the last page ended; what has been removed since is skipped.
         for (depth, component) in after.iter().enumerate() {
             if !recursive || walk.descend(component, after.get(depth + 1)).is_err() {
                 break;
@@ -141,7 +141,7 @@ impl Walk {
             }
             match self.reopen() {
                 Ok(here) => self.here = here,
-                // The tree was taken away from under the walk.
+                // The tree was removed during the walk.
                 Err(_) => return None,
             }
         }
@@ -156,7 +156,7 @@ impl Walk {
         let target = read_link(self.here.as_raw_fd(), &name, &found);
         let mut listed = entry(&path, &found, target);
         if self.recursive && is_kind(&found, libc::S_IFDIR) {
-            // A directory that may not be read is listed, and marked, without what is in it.
+            // A directory that may not be read is listed and marked, without its contents.
             listed.unreadable = self
                 .descend(&name, None)
                 .is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);

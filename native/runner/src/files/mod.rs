@@ -31,7 +31,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
-/// What a thread has to do for a request.
+/// What a thread must do for a request.
 pub fn work(request: FileRequest, workdir: String) -> Work {
     Box::new(move |mailbox: &Mailbox| perform(request, &Place(workdir), mailbox))
 }
@@ -156,7 +156,7 @@ fn open_for_reading(path: &Path) -> io::Result<OwnedFd> {
     open_plainly(path, libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY, 0)
 }
 
-/// Opens whatever is there, a link included, only to look at it.
+/// Opens any entry, including a link, only to inspect it.
 fn open_itself(path: &Path) -> io::Result<OwnedFd> {
     open_plainly(path, libc::O_PATH | libc::O_NOFOLLOW, 0)
 }
@@ -215,7 +215,7 @@ fn stat_fd(fd: RawFd) -> io::Result<libc::stat> {
     Ok(stat)
 }
 
-/// Looks at a name in a directory without following a link.
+/// Inspects a name in a directory without following a link.
 fn stat_at(dir: RawFd, name: &CStr) -> io::Result<libc::stat> {
     // SAFETY: as above; name is a valid C string.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
@@ -229,7 +229,7 @@ fn is_kind(stat: &libc::stat, kind: libc::mode_t) -> bool {
     stat.st_mode & libc::S_IFMT == kind
 }
 
-/// Opens a directory below another one; a link is none.
+/// Opens a directory below another one; a link does not count as one.
 ///
 /// SECURITY: gVisor follows a link despite O_NOFOLLOW when a directory is asked for, so that an
 /// archive's own link led out of its directory (threat: hostile archives and images). Guarded by
@@ -237,7 +237,7 @@ fn is_kind(stat: &libc::stat, kind: libc::mode_t) -> bool {
 fn open_directory(dir: RawFd, name: &CStr) -> io::Result<OwnedFd> {
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
     match open_resolving(dir, name, flags, 0, RESOLVE_NO_SYMLINKS) {
-        // What `openat` answers.
+        // The same error as from `openat`.
         Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
             Err(io::Error::from_raw_os_error(libc::ENOTDIR))
         }
@@ -245,8 +245,8 @@ fn open_directory(dir: RawFd, name: &CStr) -> io::Result<OwnedFd> {
     }
 }
 
-/// Opens a directory below another one, to go into it. One that can be read but not searched gives
-/// away its names only, and there is no way back up from it.
+/// Opens a directory below another one in order to enter it. One that can be read but not searched
+/// only reveals its names, and there is no way back up from it.
 fn open_searchable(dir: RawFd, name: &CStr) -> io::Result<OwnedFd> {
     let child = open_directory(dir, name)?;
     require_searchable(&child)?;
@@ -257,7 +257,7 @@ fn require_searchable(dir: &OwnedFd) -> io::Result<()> {
     stat_at(dir.as_raw_fd(), c".").map(drop)
 }
 
-/// A directory's names, `.` and `..` left out, handed to a visitor as they come.
+/// Passes a directory's names, except `.` and `..`, to a visitor as they are read.
 fn for_each_name(dir: &OwnedFd, mut visit: impl FnMut(&[u8], u8)) -> io::Result<()> {
     // SAFETY: plain system call; the directory is read from its beginning.
     unsafe { libc::lseek(dir.as_raw_fd(), 0, libc::SEEK_SET) };

@@ -1,4 +1,4 @@
-//! Paths between requests, answers and the file system.
+//! Converts paths between requests, answers and the file system.
 
 use crate::protocol::base64;
 use crate::protocol::failure::Failure;
@@ -33,7 +33,7 @@ pub fn shown(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// The exact bytes of a path, only when `shown` cannot give them.
+/// The exact bytes of a path, present only if `shown` cannot represent them.
 pub fn raw(path: &Path) -> Option<String> {
     let bytes = path.as_os_str().as_bytes();
     std::str::from_utf8(bytes)

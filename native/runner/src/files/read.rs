@@ -1,4 +1,4 @@
-//! Reading a file, or a part of it.
+//! Reads a file, or a part of it.
 
 use super::place::shown;
 use super::{entry, is_kind, open_for_reading, stat_fd};
@@ -44,7 +44,7 @@ pub fn read(
     Ok(json!({ "bytes": at - offset }))
 }
 
-/// Opens a regular file and nothing else: a pipe or a device would hang or never end.
+/// Opens only regular files: a pipe or a device would hang or never end.
 pub fn open_regular(path: &Path) -> Result<OwnedFd, Failure> {
     let file = open_for_reading(path).map_err(|error| match error.raw_os_error() {
         Some(libc::ENXIO | libc::ENODEV) => not_regular(path),

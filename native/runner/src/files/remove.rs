@@ -1,4 +1,4 @@
-//! Removing, down to any depth.
+//! Removes files and directories at any depth.
 
 use super::commit::take_turn;
 use super::place::{answer, shown};
@@ -45,7 +45,7 @@ pub fn remove(path: &Path, recursive: bool, mailbox: &Mailbox) -> Result<Value, 
     Ok(answer(path, json!({})))
 }
 
-/// Whether it is a directory with something in it.
+/// Whether it is a non-empty directory.
 fn is_occupied(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOTEMPTY | libc::EEXIST))
 }
@@ -55,7 +55,7 @@ fn unlink_at(dir: RawFd, name: &CString, flags: i32) -> io::Result<()> {
     sys::check(unsafe { libc::unlinkat(dir, name.as_ptr(), flags) }).map(drop)
 }
 
-/// `unlink` of a directory answers EISDIR or EPERM; only the first says which it was.
+/// `unlink` of a directory returns EISDIR or EPERM; only the first is unambiguous.
 fn is_directory(error: &io::Error, dir: RawFd, name: &CString) -> bool {
     match error.raw_os_error() {
         Some(libc::EISDIR) => true,
@@ -66,9 +66,9 @@ fn is_directory(error: &io::Error, dir: RawFd, name: &CString) -> bool {
     }
 }
 
-/// Goes down and up with one descriptor, so that depth costs none. On the way up it makes
-/// sure that it came back to where it left: a directory that was moved meanwhile would
-/// otherwise lead it to remove something else than was requested.
+/// Goes down and up with one descriptor, so that depth costs none. On the way up it checks that it
+/// is back in the directory it came from: a directory that was moved meanwhile would otherwise lead
+/// it to remove something that was not requested.
 pub fn remove_tree(
     parent: OwnedFd,
     name: CString,
@@ -115,23 +115,23 @@ pub fn remove_tree(
     }
 }
 
-/// What is done about directories that their owner may not write to.
+/// How to treat directories that their owner may not write to.
 #[derive(Clone, Copy)]
 pub enum Trees {
     AsTheyAre,
-    /// They are the remover's own work, and opened up.
+    /// The remover created them, and makes them writable.
     Unlocked,
 }
 
 enum Cleared {
     /// Something was removed; file systems may have skipped other names meanwhile.
     Partly,
-    /// This directory is not empty and has to be gone into.
+    /// This directory is not empty and must be entered.
     AllBut(CString),
     Empty,
 }
 
-/// Removes all that can be removed at once.
+/// Removes everything that can be removed at once.
 fn clear(dir: &OwnedFd) -> io::Result<Cleared> {
     let mut cleared = Cleared::Empty;
     let mut problem = None;

@@ -68,8 +68,7 @@ impl Header {
         }))
     }
 
-    /// The blocks of an entry's header, with an extended one before it where the plain one
-    /// has no room.
+    /// The blocks of an entry's header, preceded by an extended header if the plain one lacks room.
     pub fn encode(&self) -> Vec<u8> {
         let mut records = Vec::new();
         if self.path.len() > 100 || !self.path.is_ascii() {
@@ -168,7 +167,7 @@ fn text(field: &[u8]) -> Vec<u8> {
     field[..end].to_vec()
 }
 
-/// Octal, or GNU's binary form for what octal has no room for.
+/// Octal, or GNU's binary form for numbers too large for octal.
 fn number(field: &[u8]) -> Result<u64, &'static str> {
     if field[0] & 0x80 != 0 {
         return field[1..].iter().try_fold(0u64, |value, byte| {

@@ -1,4 +1,4 @@
-//! Unpacking a tar stream below a directory, and nowhere else.
+//! Unpacks a tar stream below a directory, and nowhere else.
 
 use super::place::shown;
 use super::tar::{BLOCK, Header, Kind, pax_records};
@@ -62,7 +62,7 @@ impl Body<'_> {
         Ok(piece)
     }
 
-    /// Exactly a block; `None` when the archive ends before its first byte.
+    /// Exactly one block; `None` if the archive ends before it.
     fn block(&mut self) -> Result<Option<[u8; BLOCK]>, Failure> {
         let mut block = [0u8; BLOCK];
         let mut filled = 0;
@@ -77,7 +77,7 @@ impl Body<'_> {
         Ok(Some(block))
     }
 
-    /// Gives an entry's content to a consumer and passes over its padding.
+    /// Passes an entry's content to a consumer and skips its padding.
     fn content(
         &mut self,
         size: u64,
@@ -117,7 +117,7 @@ struct Unpacking<'a> {
     bytes: u64,
 }
 
-/// What extended headers say of the next entry.
+/// What extended headers say about the next entry.
 #[derive(Default)]
 struct Override {
     path: Option<Vec<u8>>,
@@ -148,7 +148,7 @@ impl Unpacking<'_> {
                 }
             }
         }
-        // What follows the end is padding; it is taken, so that the sender is not left waiting.
+        // What follows the end is padding; it is read so that the sender does not block.
         while !self.body.some(usize::MAX)?.is_empty() {}
         Ok(())
     }
@@ -297,8 +297,8 @@ impl Unpacking<'_> {
 
     /// Opens a directory below the root, one component after the other.
     ///
-    /// SECURITY: no component may be a link, so that no entry, whatever links earlier ones made,
-    /// lands outside (threat: hostile archives and images).
+    /// SECURITY: no component may be a link, so that no entry lands outside, whatever links earlier
+    /// entries created (threat: hostile archives and images).
     fn descend(&self, components: &[CString], make: bool) -> io::Result<OwnedFd> {
         let mut here = self.root.try_clone()?;
         for name in components {
@@ -314,7 +314,7 @@ impl Unpacking<'_> {
     }
 }
 
-/// The parts of a path; leading slashes and `.` are nothing, `..` is refused.
+/// The components of a path; leading slashes and `.` are ignored, `..` is refused.
 fn components(path: &[u8]) -> Result<Vec<CString>, Failure> {
     let mut parts = Vec::new();
     for part in path.split(|b| *b == b'/') {
@@ -343,12 +343,12 @@ fn make_directory(dir: i32, name: &CString, mode: u32) -> io::Result<()> {
         }
         Err(error) => return Err(error),
     }
-    // The owner can always go on unpacking below it.
+    // The owner can always continue to unpack below it.
     // SAFETY: as above; the entry is a directory, so no link is followed.
     sys::check(unsafe { libc::fchmodat(dir, name.as_ptr(), mode | 0o700, 0) }).map(drop)
 }
 
-/// Makes room for an entry.
+/// Removes whatever is in the place of an entry.
 fn replace(dir: i32, name: &CString) -> io::Result<()> {
     // SAFETY: name is a valid C string.
     match sys::check(unsafe { libc::unlinkat(dir, name.as_ptr(), 0) }) {

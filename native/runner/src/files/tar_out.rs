@@ -1,4 +1,4 @@
-//! Packing a tree into a tar stream. Links are stored as links, never followed.
+//! Packs a tree into a tar stream. Links are stored as links, never followed.
 
 use super::entry::read_link_bytes;
 use super::glob::Excluded;
@@ -20,11 +20,11 @@ use std::path::Path;
 /// A tree that claims to be larger than this (a sparse file can) is refused.
 const MAX_BYTES: u64 = 64 << 30;
 const PIECE: usize = 128 * 1024;
-/// So many of the entries that were left out are named.
+/// How many of the omitted entries are named.
 const MAX_NAMED: usize = 20;
 
-/// The tree is gone through twice: once to find what cannot be packed, while that can still be
-/// answered, and once to pack it.
+/// The tree is walked twice: first to find what cannot be packed, while the request can still fail
+/// with an error, and then to pack it.
 pub fn archive(
     path: &Path,
     exclude: &[String],
@@ -42,7 +42,8 @@ pub fn archive(
     let mut packing = Packing::new(path, &excluded, on_unreadable, mailbox, true);
     packing.all()?;
     if packing.unreadable > scan.unreadable {
-        // More is missing than was reported: an archive without its end is not mistaken for a whole one.
+        // More is missing than was reported: an archive without its end is not mistaken for a
+        // complete one.
         let message = format!("{} was changed while it was read; try again", shown(path));
         return Err(Failure::new("busy", message));
     }
@@ -55,7 +56,7 @@ struct Packing<'a> {
     excluded: &'a Excluded,
     on_unreadable: OnUnreadable,
     mailbox: &'a Mailbox,
-    /// Otherwise this only checks whether all could be sent.
+    /// Otherwise this only checks whether everything could be sent.
     sends: bool,
     entries: u64,
     bytes: u64,
@@ -179,7 +180,7 @@ impl<'a> Packing<'a> {
             let wanted = rest.min(PIECE as u64) as usize;
             let n = sys::read(file.as_raw_fd(), &mut buffer[..wanted])?;
             if n == 0 {
-                // The file became shorter: the header's promise is kept with zeros.
+                // The file became shorter: zeros fill up the size that the header promised.
                 buffer.fill(0);
                 self.mailbox.send_data(&buffer[..wanted])?;
                 rest -= wanted as u64;

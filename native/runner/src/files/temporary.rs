@@ -1,4 +1,4 @@
-//! A file under a temporary name that becomes the real one, or is gone again.
+//! A file under a temporary name that is renamed to the real one, or removed again.
 
 use super::place::shown;
 use super::{entry, open_named_directory, stat_fd, tree};
@@ -17,13 +17,13 @@ pub fn unique_name() -> io::Result<CString> {
     sys::random_hex().and_then(|unique| sys::c_string(format!("{PREFIX}{unique}")))
 }
 
-/// Whether a file has such a name, and will get another or go.
+/// Whether a file has such a name, and will be renamed or removed.
 pub fn is_unique_name(name: &[u8]) -> bool {
     name.strip_prefix(PREFIX.as_bytes())
         .is_some_and(|unique| unique.len() == 32 && unique.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// It is named by the directory it was made in, wherever that is moved meanwhile.
+/// It is addressed through the directory in which it was created, wherever that is moved.
 pub struct Temporary {
     pub directory: OwnedFd,
     pub file: OwnedFd,
@@ -55,7 +55,7 @@ impl Temporary {
         write_all(&self.file, data).map_err(|error| Failure::io("write in", &self.shown, &error))
     }
 
-    /// Gives it its name. The answer is the version that readers find there.
+    /// Renames it to its real name. Returns the version that readers find there.
     pub fn become_file(mut self, name: &CStr, overwrite: bool) -> io::Result<String> {
         let version = stamp(&self.file)?;
         let directory = self.directory.as_raw_fd();
@@ -82,11 +82,11 @@ fn write_all(file: &OwnedFd, mut data: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Counts written files within a microsecond's nanoseconds.
+/// Counts written files in the nanoseconds within a microsecond.
 static WRITTEN: AtomicI64 = AtomicI64::new(0);
 
-/// Before Linux 6.13 file times have the granularity of the kernel's tick, and inode numbers are used
-/// again: a file that is replaced twice within a tick would look as if it had never changed.
+/// Before Linux 6.13, file times have the granularity of the kernel's tick, and inode numbers are
+/// reused: a file that is replaced twice within a tick would look as if it had never changed.
 fn stamp(file: &OwnedFd) -> io::Result<String> {
     let found = stat_fd(file.as_raw_fd())?;
     let count = WRITTEN.fetch_add(1, Ordering::Relaxed) % 1000;
@@ -96,7 +96,7 @@ fn stamp(file: &OwnedFd) -> io::Result<String> {
     };
     let modified = libc::timespec {
         tv_sec: found.st_mtime,
-        // Never later than the tick: what is made from this file must not look older than it.
+        // Never later than the tick: files made from this one must not look older than it.
         tv_nsec: (found.st_mtime_nsec - 1000).max(0) + count,
     };
     // SAFETY: the array has the two times that are read.

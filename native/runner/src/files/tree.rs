@@ -1,4 +1,4 @@
-//! Directories made, entries moved.
+//! Creates directories and moves entries.
 
 use super::commit::take_turn;
 use super::place::{answer, shown};
@@ -27,7 +27,7 @@ pub fn make_directory(path: &Path, mode: Option<u32>, parents: bool) -> Result<V
         .create(path)
         .map_err(failed)?;
     if !existed {
-        // The mode above is cut by the umask; this one is not.
+        // The umask cut the mode above; it does not affect this one.
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
     }
     Ok(answer(path, json!({})))
@@ -88,8 +88,8 @@ pub fn rename_at(
     }
 }
 
-/// Renames without replacing where the file system cannot do that in one step, as gVisor's for
-/// directories of the host. The new name is claimed by a call that fails when it is taken.
+/// Renames without replacing on file systems that cannot do so in one step, such as gVisor's for
+/// host directories. A call that fails if the new name exists claims that name.
 fn place_by_name(from_dir: RawFd, from: &CStr, to_dir: RawFd, to: &CStr) -> io::Result<()> {
     if !is_kind(&stat_at(from_dir, from)?, libc::S_IFDIR) {
         // SAFETY: both are valid C strings; without flags no link is followed.
@@ -132,7 +132,7 @@ fn rename_with(
     sys::check(result as i32).map(drop)
 }
 
-/// Between file systems only a regular file can be moved, by copying it.
+/// Only a regular file can be moved between file systems, by copying it.
 fn copy_over(from: &Path, to: &Path, overwrite: bool, mailbox: &Mailbox) -> Result<(), Failure> {
     if !fs::symlink_metadata(from).is_ok_and(|found| found.is_file()) {
         let message = format!(
@@ -145,7 +145,7 @@ fn copy_over(from: &Path, to: &Path, overwrite: bool, mailbox: &Mailbox) -> Resu
     if !overwrite && exists(to) {
         return Err(exists_already(to));
     }
-    // From the open descriptor: the name may stand for a pipe by now.
+    // From the open descriptor, because the name may refer to a pipe by now.
     copy::copy_file(read::open_regular(from)?, to, overwrite, mailbox)?;
     fs::remove_file(from).map_err(|error| Failure::io("remove", &shown(from), &error))
 }

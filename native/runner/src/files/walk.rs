@@ -1,4 +1,4 @@
-//! Going through a tree, whatever happens to it meanwhile.
+//! Walks a tree, whatever happens to it meanwhile.
 
 use super::place::shown;
 use super::{for_each_name, identity, open_directory};
@@ -10,8 +10,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
 pub trait Visitor {
-    /// Looks at an entry, which comes before what is in it; gives a directory to go into. The path
-    /// is relative to the root.
+    /// Visits an entry before its contents; returns a directory to enter. The path is relative to
+    /// the root.
     fn visit(
         &mut self,
         dir: &OwnedFd,
@@ -19,13 +19,13 @@ pub trait Visitor {
         path: &[u8],
     ) -> Result<Option<OwnedFd>, Failure>;
 
-    /// All that is in the directory that was gone into last has been visited.
+    /// All entries of the most recently entered directory have been visited.
     fn leave(&mut self) -> Result<(), Failure> {
         Ok(())
     }
 }
 
-/// Visits what is below a directory in the order of the names' bytes.
+/// Visits everything below a directory, in the byte order of names.
 pub fn walk(root: OwnedFd, base: &Path, visitor: &mut impl Visitor) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::io("read", &shown(base), &error);
     let mut here = Descent::at(root);
@@ -63,7 +63,7 @@ fn names(dir: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
     Ok(names)
 }
 
-/// A directory that is gone down from and back up to with one descriptor, so that depth costs none.
+/// A directory walked down and back up with one descriptor, so that depth costs none.
 pub struct Descent {
     here: OwnedFd,
     above: Vec<(u64, u64)>,
@@ -87,8 +87,8 @@ impl Descent {
         Ok(())
     }
 
-    /// SECURITY: a directory that was moved meanwhile has another one above it; what is there was
-    /// not asked for (threat: path races). Guarded by tests/hostile/files-races.test.ts.
+    /// SECURITY: the parent of a directory that was moved meanwhile is another one, whose contents
+    /// were not requested (threat: path races). Guarded by tests/hostile/files-races.test.ts.
     pub fn up(&mut self, base: &Path) -> Result<(), Failure> {
         let failed = |error: io::Error| Failure::io("read", &shown(base), &error);
         let above = open_directory(self.here.as_raw_fd(), c"..").map_err(failed)?;

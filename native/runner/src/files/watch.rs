@@ -1,4 +1,4 @@
-//! Telling of changes as they happen.
+//! Reports changes as they happen.
 
 use super::place::{answer, shown};
 use super::temporary::is_unique_name;
@@ -33,7 +33,8 @@ struct Watch {
 
 pub fn watch(path: &Path, recursive: bool, mailbox: &Mailbox) -> Result<Value, Failure> {
     let failed = |error: io::Error| match error.raw_os_error() {
-        // Of inotify these say that it has no more watches to give, and no word about a disk.
+        // From inotify, these mean that no more watches are available, and say nothing about a
+        // disk.
         Some(libc::ENOSPC | libc::EMFILE) => Failure::new(
             "too_many",
             format!(
@@ -102,7 +103,7 @@ impl Watch {
                     self.paths.insert(id, path.clone());
                 }
                 Err(error) if first => return Err(error),
-                // A directory below may be gone again, or closed to us.
+                // A directory below may be gone again, or not accessible to us.
                 Err(_) => continue,
             }
             first = false;
@@ -146,7 +147,7 @@ impl Watch {
             self.paths.remove(&id);
             return;
         }
-        // What file calls write before they rename it. Followers learn of its real name.
+        // File calls write these before they rename them. Followers are told of the real name.
         if is_unique_name(name) {
             return;
         }

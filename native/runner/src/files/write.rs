@@ -1,4 +1,4 @@
-//! Writing a file: readers see the old content or the new, never a part.
+//! Writes a file: readers see the old content or the new, never a part.
 
 use super::commit::{Condition, take_turn};
 use super::place::{answer, shown};
@@ -60,7 +60,7 @@ pub fn write(path: &Path, writing: &Writing, mailbox: &Mailbox) -> Result<Value,
     }
 }
 
-/// Writing to a link writes to what it leads to, as everywhere else.
+/// Writing to a link writes to its target, as everywhere else.
 pub fn follow(path: &Path) -> Result<PathBuf, Failure> {
     let mut path = path.to_path_buf();
     for _ in 0..MAX_LINKS {
@@ -77,7 +77,7 @@ pub fn follow(path: &Path) -> Result<PathBuf, Failure> {
     ))
 }
 
-/// The mode of the file that is there already.
+/// The mode of the existing file.
 fn existing(path: &Path, overwrite: bool) -> Result<Option<u32>, Failure> {
     let failed = |error| Failure::io("write", &shown(path), &error);
     let c_path = sys::c_path(path).map_err(failed)?;

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 const HEADER_BYTES: usize = 12;
 const MAX_NAME_BYTES: usize = 255;
-/// Programs may keep an answer for so long. Short, so that a new policy is noticed soon.
+/// How long programs may cache an answer. Short, so that a new policy takes effect soon.
 const TTL_SECONDS: u32 = 5;
 
 const TYPE_A: u16 = 1;
@@ -17,23 +17,23 @@ pub struct Query {
     /// Lower case, without the final dot; empty for the root.
     pub name: String,
     pub wants_v4: bool,
-    /// What every answer repeats: id and flags of the header, and the question as it was asked.
+    /// What every answer repeats: id and flags of the header, and the original question.
     id: [u8; 2],
     recursion_desired: bool,
     question: Vec<u8>,
 }
 
-/// What cannot be answered, and the answer that says so, if any.
+/// Cannot be answered; holds the error response, if any.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refusal(pub Option<Vec<u8>>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Address(Ipv4Addr),
-    /// The name exists, but not with the kind of record that was asked for.
+    /// The name exists, but has no record of the requested type.
     NoRecord,
     NoSuchName,
-    /// Ask again.
+    /// The client should ask again.
     Failure,
 }
 
@@ -46,13 +46,13 @@ enum Code {
     NotImplemented = 4,
 }
 
-/// Reads one message. Only plain queries with one question have an answer.
+/// Parses one message. Only plain queries with one question are answered.
 pub fn parse(message: &[u8]) -> Result<Query, Refusal> {
     let Some(header) = message.first_chunk::<HEADER_BYTES>() else {
         return Err(Refusal(None));
     };
     let id = [header[0], header[1]];
-    // An answer to an answer could go back and forth for ever.
+    // Two servers could send answers to answers back and forth forever.
     if header[2] & 0x80 != 0 {
         return Err(Refusal(None));
     }
@@ -82,8 +82,8 @@ pub fn parse(message: &[u8]) -> Result<Query, Refusal> {
     })
 }
 
-/// The name at an offset of a question, and where it ends. A question has no pointers, so that the
-/// name is read once and forwards only.
+/// The name at an offset of a question, and where it ends. A question has no pointers, so the name
+/// is read once and only forwards.
 fn read_name(message: &[u8], start: usize) -> Option<(String, usize)> {
     let mut name = String::new();
     let mut at = start;
@@ -100,7 +100,7 @@ fn read_name(message: &[u8], start: usize) -> Option<(String, usize)> {
             name.push('.');
         }
         for byte in message.get(at..at + length)? {
-            // A dot within a label would make it two, and one name could pass for another.
+            // A dot within a label would split it in two, and one name could pass for another.
             match byte {
                 b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => name.push(*byte as char),
                 b'A'..=b'Z' => name.push(byte.to_ascii_lowercase() as char),
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(refusal_code(&query(&long, TYPE_A)), Some(1), "a long name");
     }
 
-    /// The same damage each time: bytes flipped, cut and repeated.
+    /// The same mutations each time: bytes flipped, cut and repeated.
     #[test]
     fn damaged_messages_never_end_the_parser() {
         let mut state = 0x5eed_u64;

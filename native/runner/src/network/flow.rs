@@ -24,13 +24,13 @@ pub struct Ended {
 }
 
 enum Phase {
-    /// The program speaks to the proxy.
+    /// The program is talking to the proxy.
     Asking(Handshake),
-    /// The gateway is asked.
+    /// The gateway has been asked.
     Opening(Wanted),
     Open,
-    /// The last bytes for the program are on their way. What it still says is dropped, up to a limit:
-    /// closing before that is read would tell it of a broken connection, and lose the answer.
+    /// The last bytes for the program are on their way. What it still sends is dropped, up to a
+    /// limit: closing before that is read would reset the connection and lose the answer.
     Leaving {
         dropped: usize,
     },
@@ -42,12 +42,12 @@ pub struct Flow {
     id: u32,
     socket: TcpStream,
     watch: Watch,
-    /// Zero until the gateway was asked.
+    /// Zero until the gateway has been asked.
     pub stream: u32,
     phase: Phase,
-    /// From the program, read with its request but not part of it.
+    /// Read from the program with its request, but not part of it.
     ahead: Vec<u8>,
-    /// Where the one request of a plain HTTP connection ends.
+    /// Where the single request of a plain HTTP connection ends.
     body: Option<Body>,
     /// For the program.
     queue: VecDeque<Vec<u8>>,
@@ -59,15 +59,15 @@ pub struct Flow {
     was_shut: bool,
 }
 
-/// What becomes of a flow.
+/// What happens to a flow next.
 #[derive(PartialEq, Eq)]
 pub enum Fate {
     Goes,
     /// Asks the gateway for a connection.
     Asks,
-    /// Is over; the stream has ended on both sides.
+    /// Over; the stream has ended on both sides.
     Over,
-    /// Is over, and the gateway has to be notified.
+    /// Over, and the gateway must be notified.
     Broken,
 }
 
@@ -95,7 +95,7 @@ impl Flow {
         }
     }
 
-    /// What it wants of the gateway, while it waits for that.
+    /// What it requests from the gateway, while it waits for that.
     pub fn wanted(&self) -> Option<&Wanted> {
         match &self.phase {
             Phase::Opening(wanted) => Some(wanted),
@@ -103,7 +103,7 @@ impl Flow {
         }
     }
 
-    /// Moves what can be moved.
+    /// Moves all bytes that can be moved.
     pub fn pump(&mut self, wire: &mut Wire<'_>) -> Fate {
         let fate = match self.phase {
             Phase::Asking(_) => self.ask(wire),
@@ -129,7 +129,7 @@ impl Flow {
 
     fn leave(&mut self, wire: &mut Wire<'_>) -> Fate {
         self.gateway_ended = true;
-        // The answer comes first: a program that has said all it had to say still waits for it.
+        // The answer comes first: a program that has sent everything still waits for it.
         if self.write(wire).is_err() {
             return self.broken();
         }
@@ -185,7 +185,7 @@ impl Flow {
         Fate::Goes
     }
 
-    /// The gateway has connected. False when what the program said meanwhile is malformed.
+    /// The gateway has connected. False if what the program sent meanwhile is malformed.
     pub fn connected(&mut self) -> bool {
         let Phase::Opening(wanted) = std::mem::replace(&mut self.phase, Phase::Open) else {
             return false;
@@ -205,17 +205,18 @@ impl Flow {
         true
     }
 
-    /// Lets the gateway send more ahead, for a download that keeps going while others have their turn.
+    /// Lets the gateway send more ahead, for a download that keeps going while other flows have
+    /// their turn.
     pub fn widen(&mut self, wire: &mut Wire<'_>) {
         wire.grant(self.stream, self.window.widen() as usize);
     }
 
-    /// The gateway has refused, or ended what it had connected. The program is notified if possible.
+    /// The gateway has refused, or ended an open connection. The program is notified if possible.
     pub fn refused(&mut self, ended: &Ended) -> Fate {
         self.stream = 0;
         let leaving = Phase::Leaving { dropped: 0 };
         let Phase::Opening(wanted) = std::mem::replace(&mut self.phase, leaving) else {
-            // A connection that broke must not look like one that ended.
+            // A broken connection must not look like one that ended normally.
             self.reset();
             return Fate::Over;
         };
@@ -231,7 +232,7 @@ impl Flow {
         }
     }
 
-    /// Has the kernel say to the program that the connection broke.
+    /// Makes the kernel reset the program's connection.
     pub fn reset(&self) {
         let linger = libc::linger {
             l_onoff: 1,
@@ -266,7 +267,7 @@ impl Flow {
                 }
                 Ok(n) => {
                     let n = match &mut self.body {
-                        // Bytes after the body could be another request; they lead nowhere.
+                        // Bytes after the body could be another request; they are not forwarded.
                         Some(body) => match body.take(&wire.buffer[..n]) {
                             Ok(taken) => taken,
                             Err(_) => return Fate::Broken,
@@ -304,7 +305,7 @@ impl Flow {
         true
     }
 
-    /// The gateway has nothing more to say about the stream.
+    /// The gateway will send nothing more on the stream.
     pub fn take_response(&mut self) {
         self.stream = 0;
         self.gateway_ended = true;
@@ -314,7 +315,7 @@ impl Flow {
         self.gateway_ended = true;
     }
 
-    /// False when the gateway credits more than it got.
+    /// False if the gateway credits more than it received.
     pub fn take_credit(&mut self, bytes: u64) -> bool {
         self.credit += bytes;
         self.credit <= STREAM_CREDIT
@@ -331,7 +332,7 @@ impl Flow {
         }
         if self.gateway_ended && self.queue.is_empty() && !self.was_shut {
             self.was_shut = true;
-            // A program that is gone already notices nothing.
+            // A program that has already gone does not notice.
             let _ = self.socket.shutdown(Shutdown::Write);
         }
         Ok(())

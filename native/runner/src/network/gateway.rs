@@ -1,4 +1,4 @@
-//! The network while it is open: programs' connections and questions, and the gateway's answers.
+//! The network while it is open: programs' connections and name queries, and the gateway's answers.
 
 use crate::connections::Address;
 use crate::network::RUNNER_STREAM;
@@ -20,17 +20,17 @@ use std::net::{Ipv4Addr, TcpListener};
 
 /// Where the proxy listens; the daemon puts it into the environment of commands.
 const PROXY_PORT: u16 = 3128;
-/// Connections of programs at a time. One more is closed at once.
+/// Concurrent connections of programs. Further ones are closed at once.
 const MAX_FLOWS: usize = 1000;
-/// Up to this number, each may have a large window.
+/// Up to this number of connections, each may have a large window.
 const MAX_WIDE_FLOWS: usize = 16;
-/// Ports that one name has at a time.
+/// Ports of one name at a time.
 const MAX_PORTS: usize = 64;
 
 pub struct Gateway {
     /// The daemon's request that opened the network; the gateway is at its other end.
     home: Address,
-    /// Absent where the sandbox cannot have a name server; then the proxy is all there is.
+    /// Absent where the sandbox cannot have a name server; programs then only have the proxy.
     resolver: Option<Resolver>,
     names: Names,
     listeners: Listeners,
@@ -46,7 +46,7 @@ struct Resolved {
 }
 
 impl Gateway {
-    /// Begins to listen. Fails when not even the proxy can.
+    /// Starts listening. Fails only if the proxy cannot listen.
     pub fn open(home: Address, poll: &Poll) -> io::Result<Gateway> {
         let is_own = TcpListener::bind((Ipv4Addr::from_bits(OWN_RANGE.first.to_bits() + 1), 0));
         let range = match is_own {
@@ -85,7 +85,7 @@ impl Gateway {
         self.listeners.addresses().chain(own).collect()
     }
 
-    /// The connection is gone. What went through it is cut, and what comes now waits for the next one.
+    /// The connection is gone. Its flows are cut, and new ones wait for the next connection.
     pub fn lose_home(&mut self, poll: &Poll) {
         for flow in self.flows.values_mut() {
             flow.reset();
@@ -154,7 +154,7 @@ impl Gateway {
         {
             return self.take_resolution(&frame.to_frame(), wire);
         }
-        // What the gateway says of a stream that has just ended means nothing any more.
+        // Frames for a stream that has just ended are ignored.
         let Some(id) = self.by_stream.get(&stream).copied() else {
             return Ok(());
         };
@@ -220,7 +220,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// The address that stands for a name, with something that listens on its ports.
+    /// The address that represents a name, with listeners on its ports.
     fn address_of(&mut self, name: &str, ports: &[u16], wire: &Wire<'_>) -> Ipv4Addr {
         let (address, evicted) = self.names.allocate(name);
         if let Some(evicted) = evicted {
@@ -260,7 +260,7 @@ impl Gateway {
         }
     }
 
-    /// Asks the gateway for the connection that a flow wants.
+    /// Asks the gateway for the connection that a flow requests.
     fn ask(&mut self, id: u32, wire: &mut Wire<'_>) {
         let Some(flow) = self.flows.get_mut(&id) else {
             return;
@@ -288,7 +288,7 @@ impl Gateway {
         }
     }
 
-    /// The connection to the gateway takes bytes again.
+    /// The connection to the gateway accepts bytes again.
     pub fn pump_all(&mut self, wire: &mut Wire<'_>) {
         let ids: Vec<u32> = self.flows.keys().copied().collect();
         for id in ids {
@@ -316,7 +316,7 @@ impl Gateway {
     }
 }
 
-/// None when all streams of a connection are used up.
+/// None if all streams of a connection are in use.
 fn take_stream(next: &mut u32) -> Option<u32> {
     let stream = *next;
     *next = stream.checked_add(1)?;

@@ -1,4 +1,5 @@
-//! What a program says to the proxy before its connection is open. The first byte tells HTTP from SOCKS 5.
+//! What a program sends to the proxy before its connection is open. The first byte distinguishes
+//! HTTP from SOCKS 5.
 
 use crate::network::http::{self, Request};
 use crate::network::http_body::Body;
@@ -13,18 +14,18 @@ pub enum Via {
     Socks5,
 }
 
-/// A connection that a program wants.
+/// A connection that a program requests.
 #[derive(Debug)]
 pub struct Wanted {
     pub host: String,
     pub port: u16,
     pub via: Via,
-    /// What goes to the server first, and the body that follows.
+    /// Sent to the server first, followed by the body.
     pub forwarded: Option<(Vec<u8>, Body)>,
 }
 
 impl Wanted {
-    /// As the gateway is asked. Whether the host is a name or an address is for the gateway to judge.
+    /// The request to the gateway. The gateway decides whether the host is a name or an address.
     pub fn request(&self) -> Value {
         let via = match self.via {
             Via::Transparent => "transparent",
@@ -35,7 +36,7 @@ impl Wanted {
         json!({ "op": "connect", "host": self.host, "port": self.port, "via": via })
     }
 
-    /// What the program hears of a connection that is open.
+    /// The answer to the program when its connection is open.
     pub fn success(&self) -> Option<Vec<u8>> {
         match self.via {
             Via::Connect => Some(b"HTTP/1.1 200 Connection established\r\n\r\n".to_vec()),
@@ -44,7 +45,7 @@ impl Wanted {
         }
     }
 
-    /// What the program hears of one that could not be opened.
+    /// The answer to the program when its connection could not be opened.
     pub fn failure(&self, code: &str, message: &str) -> Option<Vec<u8>> {
         match self.via {
             Via::Transparent => None,
@@ -76,7 +77,7 @@ fn http_error(status: &str, message: &str) -> Vec<u8> {
 #[derive(Default)]
 pub struct Handshake {
     bytes: Vec<u8>,
-    /// The greeting of SOCKS 5 is done.
+    /// The SOCKS 5 greeting is complete.
     greeted: bool,
 }
 
@@ -84,9 +85,9 @@ pub struct Handshake {
 pub struct Step {
     /// For the program.
     pub say: Vec<u8>,
-    /// Nothing comes after that.
+    /// Nothing follows.
     pub refused: bool,
-    /// The connection that it asks for, and what it said beyond that.
+    /// The requested connection, and what the program sent after the request.
     pub wanted: Option<(Wanted, Vec<u8>)>,
 }
 

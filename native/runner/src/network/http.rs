@@ -1,8 +1,8 @@
 //! Requests to an HTTP proxy: strict parsing of one request.
 //!
-//! SECURITY: a request that two readers could cut in different places would let one hide in the
-//! other (request smuggling). So everything ambiguous is refused, the head is written anew from what
-//! was understood, the body is measured (see `http_body`), and nothing after it is passed on.
+//! SECURITY: if two readers could split a request in different places, one request could hide in
+//! another (request smuggling). So everything ambiguous is refused, the head is rewritten from what
+//! was parsed, the body is measured (see `http_body`), and nothing after it is forwarded.
 
 use crate::network::authority::authority;
 use crate::network::http_body::{Body, Chunks};
@@ -10,10 +10,10 @@ use crate::network::http_body::{Body, Chunks};
 const MAX_HEAD_BYTES: usize = 32 * 1024;
 const MAX_HEADERS: usize = 128;
 
-/// What the program wants.
+/// What the program requests.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Bytes both ways.
+    /// A tunnel: bytes both ways.
     Connect { host: String, port: u16 },
     /// One request, to be sent with this head; the body follows.
     Forward {
@@ -32,7 +32,7 @@ pub enum Parsed {
     Complete(Request, usize),
 }
 
-/// Why a request is refused, in words for its sender.
+/// Why a request is refused, in words for the client.
 pub type Refused = &'static str;
 
 pub fn parse(bytes: &[u8]) -> Result<Parsed, Refused> {
@@ -40,7 +40,7 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed, Refused> {
         if bytes.len() > MAX_HEAD_BYTES {
             return Err("the head of the request is too long");
         }
-        // Without this a line that ends in a bare line feed would be waited on for ever.
+        // Otherwise the proxy would wait forever for the end of a head that uses bare line feeds.
         if bytes
             .windows(2)
             .any(|pair| pair[1] == b'\n' && pair[0] != b'\r')
@@ -73,7 +73,7 @@ type Header<'a> = (&'a str, &'a str);
 
 fn header(line: &str) -> Result<Header<'_>, Refused> {
     let (name, value) = line.split_once(':').ok_or("a header has no colon")?;
-    // Neither a folded line nor a space before the colon passes for part of a name.
+    // A folded line, or a space before the colon, must not pass for part of a name.
     if name.is_empty() || !name.bytes().all(is_token) {
         return Err("the name of a header has characters that it must not have");
     }
@@ -161,7 +161,7 @@ fn new_head(
         }
         Body::Chunked(_) => head.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
     }
-    // One request on each connection: what follows could be for another host.
+    // One request on each connection: the next one could be for another host.
     head.extend_from_slice(b"Connection: close\r\n\r\n");
     head
 }
@@ -354,7 +354,7 @@ mod tests {
         assert_eq!(body, Body::Chunked(Chunks::default()));
     }
 
-    /// The same damage each time. Whatever is understood must be one request by our own reading.
+    /// The same mutations each time. Whatever parses must be one request by our own reading.
     #[test]
     fn damaged_requests_never_end_the_parser_or_change_their_meaning() {
         let mut state = 0x5eed_u64;

@@ -2,7 +2,7 @@
 
 use crate::network::http::Refused;
 
-/// How much of the body is still to come.
+/// How much of the body is still expected.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Body {
     Sized(u64),
@@ -36,7 +36,7 @@ impl Body {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Chunks {
     state: ChunkState,
-    /// Of the present line, or of the chunk.
+    /// Remaining bytes of the current line or chunk.
     left: u64,
     digits: u8,
 }
@@ -50,14 +50,14 @@ enum ChunkState {
     Data,
     DataCr,
     DataLf,
-    /// At the start of a line of the trailer; only the empty one may come.
+    /// At the start of a trailer line; only the empty one is accepted.
     TrailerCr,
     TrailerLf,
     Over,
 }
 
 impl Chunks {
-    /// Extensions of chunks and trailers are refused: their only practical use is to confuse readers.
+    /// Chunk extensions and trailers are refused: their only practical use is to confuse readers.
     fn take(&mut self, bytes: &[u8]) -> Result<usize, Refused> {
         use ChunkState::*;
         let mut at = 0;

@@ -9,7 +9,7 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 
-/// Ports that names have at a time, all together.
+/// Ports of all names together at a time.
 const MAX_LISTENERS: usize = 1024;
 const BACKLOG: i32 = 1024;
 
@@ -25,7 +25,7 @@ pub struct Listeners {
     by_id: HashMap<u32, Listener>,
     by_address: HashMap<(Ipv4Addr, u16), u32>,
     next: u32,
-    /// There was no descriptor for a connection; they pause until one is free.
+    /// There was no descriptor for a connection; listeners pause until one is free.
     exhausted: bool,
 }
 
@@ -34,7 +34,7 @@ impl Listeners {
         self.add(listen(Ipv4Addr::LOCALHOST, port)?, None, poll)
     }
 
-    /// A port that a server of the sandbox has on all addresses is not available.
+    /// A port on which a server of the sandbox listens on all addresses is not available.
     pub fn add_port(&mut self, address: Ipv4Addr, port: u16, poll: &Poll) {
         if self.by_id.len() < MAX_LISTENERS
             && !self.by_address.contains_key(&(address, port))
@@ -84,12 +84,12 @@ impl Listeners {
         }
     }
 
-    /// Addresses of names that are listened on.
+    /// Addresses of names that have listeners.
     pub fn addresses(&self) -> impl Iterator<Item = (Ipv4Addr, u16)> {
         self.by_address.keys().copied()
     }
 
-    /// The next connection of a program, with where it connected to unless that is the proxy.
+    /// The next connection of a program, with the address it connected to unless that is the proxy.
     /// Without a free descriptor, the same connection would be reported again and again.
     pub fn accept(&mut self, id: u32, poll: &Poll) -> Option<(TcpStream, Option<(Ipv4Addr, u16)>)> {
         let listener = self.by_id.get(&id)?;

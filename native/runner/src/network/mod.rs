@@ -1,7 +1,8 @@
-//! The sandbox's network: names and a proxy inside, and every byte through the gateway of the daemon.
+//! The sandbox's network: names and a proxy inside, and every byte through the daemon's gateway.
 //!
-//! SECURITY: nothing is decided here. The gateway decides about each name and each connection, and it
-//! makes the connections; code that captured the runner could ask it for no more than it may.
+//! SECURITY: the runner makes no policy decisions. The gateway decides about each name and each
+//! connection and makes the connections; code that captured the runner could request nothing beyond
+//! its policy.
 
 mod authority;
 mod dns;
@@ -57,7 +58,7 @@ impl Network {
         Ok(())
     }
 
-    /// The connection of the gateway is gone; the next one takes over.
+    /// The gateway's connection is gone; the next one takes over.
     pub fn lose_connection(&mut self, connection: ConnectionId, cx: &Context) {
         if let Some(gateway) = &mut self.0
             && gateway.home().connection == connection
@@ -66,14 +67,14 @@ impl Network {
         }
     }
 
-    /// The daemon withdraws the gateway: the sandbox has no network any more.
+    /// The daemon withdraws the gateway: the sandbox no longer has a network.
     pub fn close(&mut self, cx: &Context) {
         if let Some(mut gateway) = self.0.take() {
             gateway.lose_home(&cx.poll);
         }
     }
 
-    /// Where the network listens; these are not servers of the sandbox.
+    /// Where the network listens; these listeners are not servers of the sandbox.
     pub fn listening(&self) -> Vec<(Ipv4Addr, u16)> {
         self.0.as_ref().map_or_else(Vec::new, |g| g.listening())
     }
@@ -85,7 +86,7 @@ impl Network {
         }
     }
 
-    /// The connection takes bytes again.
+    /// The connection accepts bytes again.
     pub fn pump(&mut self, connection: ConnectionId, cx: &mut Context) {
         if let Some((gateway, mut wire)) = self.parts(cx)
             && gateway.home().connection == connection
@@ -109,7 +110,7 @@ impl Network {
         }
     }
 
-    /// The gateway, while its connection is open, and the way to it.
+    /// The gateway, while its connection is open, and the access to it.
     fn parts<'a>(&'a mut self, cx: &'a mut Context) -> Option<(&'a mut Gateway, Wire<'a>)> {
         let gateway = self.0.as_deref_mut()?;
         let wire = Wire {

@@ -1,4 +1,4 @@
-//! Which address of the sandbox stands for which name.
+//! Which address of the sandbox represents which name.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 /// Names that have an address at a time.
 ///
-/// SECURITY: sandbox code can ask for names without end. With one more than this, the name that was
-/// used least recently loses its address (guarded by `a_flood_of_names_takes_no_more_room`).
+/// SECURITY: sandbox code can query names without end. Beyond this number, the least recently used
+/// name loses its address (guarded by `a_flood_of_names_takes_no_more_room`).
 const MAX_NAMES: usize = 256;
 
 /// A range of addresses that lead back into the sandbox.
@@ -17,13 +17,14 @@ pub struct Range {
     pub size: u32,
 }
 
-/// Reserved for tests of networks, so that no host of the internet is hidden by it. The launcher has
-/// made it local to the sandbox.
+/// A range reserved for network tests, so it hides no internet host. The launcher has made it local
+/// to the sandbox.
 pub const OWN_RANGE: Range = Range {
     first: Ipv4Addr::new(198, 18, 0, 0),
     size: 1 << 17,
 };
-/// A part of the loopback network that no program uses, for where nothing can be made local.
+/// A part of the loopback network that no program uses, for sandboxes where no range can be made
+/// local.
 pub const LOOPBACK_RANGE: Range = Range {
     first: Ipv4Addr::new(127, 198, 0, 0),
     size: 1 << 16,
@@ -70,7 +71,7 @@ impl Names {
         (address, evicted.flatten())
     }
 
-    /// The name that an address stands for, which counts as a use of it.
+    /// The name that an address represents; looking it up counts as a use.
     pub fn name_of(&mut self, address: Ipv4Addr) -> Option<Rc<str>> {
         let name = self.by_address.get(&address)?.clone();
         self.clock += 1;
@@ -88,10 +89,10 @@ impl Names {
         Some(address)
     }
 
-    /// There is one: the range has far more addresses than names may have.
+    /// Always finds one: the range has far more addresses than names may have.
     fn free_address(&mut self) -> Ipv4Addr {
         loop {
-            // The first and the last address of a network have a meaning to some programs.
+            // Some programs treat the first and the last address of a network specially.
             self.next = self.next % (self.range.size - 2) + 1;
             let address = Ipv4Addr::from_bits(self.range.first.to_bits() + self.next);
             if !self.by_address.contains_key(&address) {

@@ -1,4 +1,5 @@
-//! The sandbox's name server: takes queries over UDP and TCP, and remembers who waits for an answer.
+//! The sandbox's name server: takes queries over UDP and TCP, and remembers who waits for an
+//! answer.
 
 use crate::network::dns::{self, Query, Verdict};
 use crate::network::wire::Watch;
@@ -11,7 +12,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
 
 pub const PORT: u16 = 53;
-/// Queries that wait for the gateway. One more is answered with a failure at once.
+/// Queries that wait for the gateway. Further ones fail at once.
 const MAX_WAITING: usize = 256;
 const MAX_CLIENTS: usize = 32;
 const MAX_MESSAGE_BYTES: usize = 4096;
@@ -28,7 +29,7 @@ struct Client {
     socket: TcpStream,
     watch: Watch,
     received: Vec<u8>,
-    /// When it last came or asked, as a number that grows.
+    /// When it last connected or sent a query, as an increasing number.
     used: u64,
 }
 
@@ -77,7 +78,7 @@ impl Resolver {
             .set(poll, &self.listener, interest, tcp, 0)
     }
 
-    /// There is no gateway to ask. Programs ask again.
+    /// There is no gateway to ask. Programs retry.
     pub fn rest(&mut self, poll: &Poll) {
         self.waiting.clear();
         let clients: Vec<u32> = self.clients.keys().copied().collect();
@@ -91,10 +92,10 @@ impl Resolver {
         let _ = self.watch(poll, libc::EPOLLIN);
     }
 
-    /// Reads what has come over UDP; `ask` gives the stream on which the gateway is asked for a name.
+    /// Reads queries from UDP; `ask` returns the stream on which the gateway is asked for a name.
     pub fn take_datagrams(&mut self, mut ask: impl FnMut(&str) -> Option<u32>) {
         let mut message = [0; MAX_MESSAGE_BYTES];
-        // Bounded, so that a flood leaves turns to others.
+        // Bounded, so that a flood does not starve others.
         for _ in 0..64 {
             match self.datagrams.recv_from(&mut message) {
                 Ok((length, from)) => {
@@ -130,7 +131,7 @@ impl Resolver {
         }
     }
 
-    /// Connections that ask nothing must not keep other programs from asking.
+    /// Idle connections must not keep other programs from sending queries.
     fn drop_idle_client(&mut self, poll: &Poll) {
         let asks = |id: u32| {
             let mut askers = self.waiting.values().map(|(asker, _)| asker);
@@ -196,14 +197,14 @@ impl Resolver {
         }
     }
 
-    /// The name that is asked for on a stream.
+    /// The name that is queried on a stream.
     pub fn name_on(&self, stream: u32) -> Option<&str> {
         self.waiting
             .get(&stream)
             .map(|(_, query)| query.name.as_str())
     }
 
-    /// Answers the query that waits for a stream. `address` is for those who asked for one.
+    /// Answers the query that waits for a stream. Only queries for IPv4 get an address that was found.
     pub fn answer(&mut self, stream: u32, found: Result<Ipv4Addr, Verdict>) {
         let Some((asker, query)) = self.waiting.remove(&stream) else {
             return;
@@ -216,7 +217,7 @@ impl Resolver {
         self.send(asker, Some(&query.answer(verdict)));
     }
 
-    /// What cannot be sent at once is lost, as it may be on any network; programs ask again.
+    /// What cannot be sent at once is lost, as may happen on any network; programs retry.
     fn send(&mut self, asker: Asker, message: Option<&[u8]>) {
         let Some(message) = message else { return };
         match asker {
@@ -278,7 +279,7 @@ mod tests {
             (client, self.resolver.next_client - 1)
         }
 
-        /// Sends a query, which the gateway is asked on a new stream.
+        /// Sends a query, for which the gateway is asked on a new stream.
         fn ask(&mut self, (client, id): &mut (TcpStream, u32)) {
             client.write_all(&QUERY).unwrap();
             self.asked += 1;
@@ -304,7 +305,7 @@ mod tests {
     fn a_new_client_takes_the_place_of_the_one_that_was_idle_longest() {
         let mut server = Server::open();
         let mut clients: Vec<_> = (0..MAX_CLIENTS).map(|_| server.connect()).collect();
-        // The first has asked since, and the second waits for an answer.
+        // The first client has sent a query since, and the second waits for an answer.
         server.ask(&mut clients[0]);
         server.answer(&mut clients[0]);
         server.ask(&mut clients[1]);

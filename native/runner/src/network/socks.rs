@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 pub const VERSION: u8 = 5;
-/// No authentication; the sandbox's loopback is the sandbox's alone.
+/// No authentication; only the sandbox can reach its loopback.
 pub const GREETING_ANSWER: [u8; 2] = [VERSION, 0];
 pub const NO_METHOD: [u8; 2] = [VERSION, 0xff];
 
@@ -21,11 +21,11 @@ pub enum Reply {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Parsed<T> {
     More,
-    /// And how many bytes it took.
+    /// The number of bytes consumed.
     Complete(T, usize),
 }
 
-/// True when a way in without authentication is offered.
+/// True if the client offers a method without authentication.
 pub fn greeting(bytes: &[u8]) -> Parsed<bool> {
     let Some([_, count]) = bytes.get(..2) else {
         return Parsed::More;
@@ -78,7 +78,7 @@ pub fn request(bytes: &[u8]) -> Result<Parsed<(String, u16)>, Reply> {
     Ok(Parsed::Complete((host, port), end + 2))
 }
 
-/// The address that it was bound to is of no use to the client.
+/// The bound address is of no use to the client.
 pub fn answer(reply: Reply) -> Vec<u8> {
     vec![VERSION, reply as u8, 0, 1, 0, 0, 0, 0, 0, 0]
 }

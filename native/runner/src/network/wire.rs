@@ -1,4 +1,4 @@
-//! What the network uses of the event loop, and the connection to the gateway.
+//! What the network needs from the event loop, and the connection to the gateway.
 
 use crate::connections::Outgoing;
 use crate::protocol::frame::{self, Kind};
@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, RawFd};
 pub struct Wire<'a> {
     pub poll: &'a Poll,
     pub outgoing: &'a mut Outgoing,
-    /// To read into.
+    /// The read buffer.
     pub buffer: &'a mut [u8],
 }
 
@@ -29,18 +29,19 @@ impl Wire<'_> {
             .queue(frame::encode_credit(stream, bytes as u32));
     }
 
-    /// Whether so much waits to be sent that nothing more should be read for it.
+    /// Whether so much is queued that nothing more should be read for it.
     pub fn is_busy(&self) -> bool {
         self.outgoing.is_busy()
     }
 }
 
-/// What one descriptor is watched for.
+/// The events that one descriptor is watched for.
 #[derive(Default)]
 pub struct Watch(i32);
 
 impl Watch {
-    /// Without interest it is not watched, or its end would be reported again and again.
+    /// Without interest the descriptor is not watched, or its end would be reported again and
+    /// again.
     pub fn set(
         &mut self,
         poll: &Poll,

@@ -21,21 +21,21 @@ pub struct Dial {
     socket: OwnedFd,
     address: Address,
     port: u16,
-    /// Where it is tried next when nothing listens here.
+    /// The address to try next if nothing listens here.
     fallback: Option<Loopback>,
     connected: bool,
     /// From the peer, for the port.
     queue: VecDeque<Vec<u8>>,
     /// Bytes that may still be sent to the peer.
     credit: u64,
-    /// The peer has nothing more to say.
+    /// The peer will send nothing more.
     input_ended: bool,
-    /// The port has nothing more to say.
+    /// The port will send nothing more.
     output_ended: bool,
     watched: bool,
 }
 
-/// What becomes of a connection after an event.
+/// What happens to a connection after an event.
 pub enum Fate {
     Open,
     Over,
@@ -43,7 +43,8 @@ pub enum Fate {
 }
 
 impl Dial {
-    /// Begins to connect. Servers that listen on `localhost` may have only one of its two addresses.
+    /// Starts connecting. Servers that listen on `localhost` may have only one of its two
+    /// addresses.
     pub fn begin(id: DialId, address: Address, port: u16, poll: &Poll) -> io::Result<Dial> {
         let mut fallback = Some(Loopback::V6);
         let (socket, connected) =
@@ -97,7 +98,7 @@ impl Dial {
         if let Err(error) = self.read(cx) {
             return broken("read from", &error);
         }
-        // Nothing can be written any more, so the peer's side is over too.
+        // Nothing can be written any more, so the peer's direction is over too.
         if ready & (libc::EPOLLHUP | libc::EPOLLERR) != 0 && self.output_ended {
             self.queue.clear();
             self.input_ended = true;
@@ -115,13 +116,13 @@ impl Dial {
         self.flush(cx)
     }
 
-    /// False when the peer credits more than it got.
+    /// False if the peer credits more than it received.
     pub fn take_credit(&mut self, bytes: u64) -> bool {
         self.credit += bytes;
         self.credit <= INITIAL_CREDIT
     }
 
-    /// Goes on after new credit.
+    /// Continues after new credit.
     pub fn resume(&mut self, cx: &mut Context) -> Fate {
         match self.read(cx) {
             Ok(()) => self.flush(cx),
@@ -133,7 +134,7 @@ impl Dial {
         poll.remove(self.socket.as_raw_fd());
     }
 
-    /// Tries the other loopback address; false when there is none left.
+    /// Tries the other loopback address; false if there is none left.
     fn fall_back(&mut self, cx: &mut Context) -> bool {
         let Some(loopback) = self.fallback.take() else {
             return false;
@@ -173,7 +174,7 @@ impl Dial {
         Ok(())
     }
 
-    /// Writes what the port takes, for which the peer gets credit, and watches for what is next.
+    /// Writes what the port accepts, gives the peer credit for it, and watches for what comes next.
     fn flush(&mut self, cx: &mut Context) -> Fate {
         let fd = self.socket.as_raw_fd();
         let written = match self.connected {

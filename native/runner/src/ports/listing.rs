@@ -1,4 +1,4 @@
-//! What listens on TCP ports of the sandbox, and which process that is.
+//! What listens on TCP ports of the sandbox, and which processes own the listeners.
 
 use crate::protocol::failure::Failure;
 use crate::protocol::message::PortListing;
@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// More listeners than this are not listed, so that the answer fits into one frame.
+/// Listeners beyond this number are not listed, so that the answer fits into one frame.
 const MAX_LISTENERS: usize = 1024;
-/// How many open files are examined to find the listeners' processes; code that opens more hides
-/// only its own names.
+/// How many open files are examined to find the listeners' processes; code that opens more only
+/// hides its own names.
 const MAX_LINKS: usize = 100_000;
 const LISTEN: &str = "0A";
 
@@ -21,7 +21,7 @@ struct Listener {
     inode: u64,
 }
 
-/// Runs on a thread that has the rights of the code user: the runner itself may not look at other
+/// Runs on a thread with the rights of the code user: the runner itself may not look at other
 /// processes' files.
 ///
 /// `hidden` are the runner's own listeners, which are not servers of the sandbox.
@@ -48,7 +48,7 @@ pub fn list(hidden: &[(Ipv4Addr, u16)]) -> Result<Value, Failure> {
         })
         .collect();
     ports.sort();
-    // Workers that share a port have a socket each.
+    // Workers that share a port each have a socket.
     ports.dedup();
     Ok(json!({ "ports": ports }))
 }
@@ -58,7 +58,7 @@ fn table(path: &str) -> Result<Vec<Listener>, Failure> {
     Ok(text.lines().skip(1).filter_map(parse).collect())
 }
 
-/// A line of /proc/net/tcp or tcp6, when it is about a socket that listens.
+/// A line of /proc/net/tcp or tcp6, if it describes a listening socket.
 fn parse(line: &str) -> Option<Listener> {
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
     if *fields.get(3)? != LISTEN {
@@ -72,7 +72,7 @@ fn parse(line: &str) -> Option<Listener> {
     })
 }
 
-/// The kernel prints addresses as words of four bytes, each in the machine's own order.
+/// The kernel prints addresses as four-byte words in the machine's byte order.
 fn parse_address(hex: &str) -> Option<IpAddr> {
     let words = hex
         .as_bytes()
@@ -87,7 +87,7 @@ fn parse_address(hex: &str) -> Option<IpAddr> {
     }
 }
 
-/// The process with the lowest id that has each of the sockets open.
+/// For each socket, the process with the lowest id that has it open.
 fn owners_of(listeners: &[Listener]) -> HashMap<u64, i32> {
     let mut owners = HashMap::new();
     let Ok(entries) = fs::read_dir("/proc") else {

@@ -10,7 +10,7 @@ pub enum Loopback {
     V6,
 }
 
-/// Begins to connect; true when it is connected already.
+/// Starts connecting; true if it is already connected.
 ///
 /// SECURITY: always the sandbox's own loopback, never an address that the caller chooses.
 pub fn connect(loopback: Loopback, port: u16) -> io::Result<(OwnedFd, bool)> {
@@ -67,7 +67,7 @@ fn connect_to<Address>(fd: &OwnedFd, address: &Address) -> io::Result<()> {
     sys::check(result).map(drop)
 }
 
-/// How an attempt to connect has failed, if it has.
+/// Why an attempt to connect has failed, if it has.
 pub fn pending_error(fd: i32) -> io::Result<()> {
     let mut code: libc::c_int = 0;
     let mut length = std::mem::size_of_val(&code) as libc::socklen_t;

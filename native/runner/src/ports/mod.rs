@@ -16,7 +16,7 @@ use std::collections::HashMap;
 
 const MAX_DIALS: usize = 256;
 
-/// Which connection to a port; numbers are never used twice.
+/// Identifies a connection to a port; numbers are never reused.
 pub type DialId = u32;
 
 /// The open connections to ports.
@@ -51,12 +51,12 @@ impl Ports {
         self.with(id, cx, |dial, cx| dial.write(data, cx));
     }
 
-    /// The peer has nothing more to say.
+    /// The peer will send nothing more.
     pub fn end_input(&mut self, id: DialId, cx: &mut Context) {
         self.with(id, cx, Dial::end_input);
     }
 
-    /// False when the peer credits more than it got.
+    /// False if the peer credits more than it received.
     pub fn credit(&mut self, id: DialId, bytes: u64, cx: &mut Context) -> bool {
         if let Some(dial) = self.dials.get_mut(&id)
             && !dial.take_credit(bytes)

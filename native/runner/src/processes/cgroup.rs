@@ -1,4 +1,4 @@
-//! Groups of processes kept apart by cgroups, so that all that a command started can be found.
+//! Puts each command in a separate cgroup, so that everything it started can be found.
 
 use crate::sys;
 use std::cell::{Cell, RefCell};
@@ -6,20 +6,21 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Children of the sandbox's own cgroup on the unified hierarchy, which the host has handed
-/// over. A process cannot leave its group: neither `setsid` nor a double fork nor an empty
-/// environment changes it.
+/// Children of the sandbox's own cgroup on the unified hierarchy, which the host has delegated. A
+/// process cannot leave its group: neither `setsid` nor a double fork nor an empty environment
+/// changes it.
 pub struct CgroupTree {
     dir: OwnedFd,
     next: Cell<u32>,
     /// Groups that are no longer used but may still hold processes.
     left: RefCell<Vec<u32>>,
-    /// The group whose processes were last asked for, which is likely to be the next, too; and its list.
+    /// The group whose processes were requested last, which is likely to be the next one too, and
+    /// its list.
     asked: RefCell<Option<(u32, OwnedFd)>>,
 }
 
 impl CgroupTree {
-    /// Uses the directory if groups can really be made in it.
+    /// Uses the directory if groups can actually be created in it.
     pub fn adopt(dir: OwnedFd) -> Option<CgroupTree> {
         let tree = CgroupTree {
             dir,
@@ -43,12 +44,12 @@ impl CgroupTree {
         Ok(group)
     }
 
-    /// A descriptor through which a process can put itself into the group.
+    /// A descriptor with which a process can move itself into the group.
     pub fn entrance(&self, group: u32) -> io::Result<OwnedFd> {
         self.open(group, "/cgroup.procs", libc::O_WRONLY)
     }
 
-    /// The same for the cgroup that the groups are in.
+    /// The same for the cgroup that contains the groups.
     pub fn entrance_of_all(&self) -> io::Result<OwnedFd> {
         sys::open_at(self.dir.as_raw_fd(), c"cgroup.procs", libc::O_WRONLY, 0)
     }
@@ -77,7 +78,7 @@ impl CgroupTree {
         Ok(String::from_utf8_lossy(&text)
             .lines()
             .filter_map(|line| line.parse().ok())
-            // 0 stands for a process that this pid namespace does not see.
+            // 0 stands for a process that is not visible in this pid namespace.
             .filter(|pid| *pid > 0)
             .collect())
     }
@@ -87,7 +88,7 @@ impl CgroupTree {
         match self.open(group, "/cgroup.kill", libc::O_WRONLY) {
             Ok(switch) => sys::write(switch.as_raw_fd(), b"1").map(drop),
             Err(_) => {
-                // Kernels before 5.14 have no such switch.
+                // Kernels before 5.14 do not have this file.
                 for _ in 0..64 {
                     let pids = self.pids(group)?;
                     if pids.is_empty() {
@@ -102,12 +103,12 @@ impl CgroupTree {
         }
     }
 
-    /// The group is not used any more; it is removed when its last process is gone.
+    /// The group is no longer used; it is removed when its last process is gone.
     pub fn leave(&self, group: u32) {
         self.left.borrow_mut().push(group);
     }
 
-    /// Removes left groups that have become empty.
+    /// Removes abandoned groups that have become empty.
     pub fn sweep(&self) {
         let dir = self.dir.as_raw_fd();
         self.left.borrow_mut().retain(|group| {

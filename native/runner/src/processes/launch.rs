@@ -1,4 +1,4 @@
-//! Starting a process as the code user, with nothing of the runner's left on it.
+//! Starts a process as the code user, without anything that belongs to the runner.
 
 use crate::sandbox::Sandbox;
 use crate::sys;
@@ -29,22 +29,22 @@ pub struct LaunchError {
 
 const STEPS: [&str; 5] = ["group", "user", "directory", "terminal", "exec"];
 
-/// A process on its way to its program.
+/// A process that has not started its program yet.
 pub struct Launched {
     pub pid: i32,
-    /// Comes to its end when the program runs, or says why it does not.
+    /// Closes when the program starts, or reports why it does not.
     pub report: OwnedFd,
 }
 
-/// How far a launched process has come.
+/// The progress of a launched process.
 pub enum Progress {
     Pending,
     Running,
     Failed(LaunchError),
 }
 
-/// Starts a process without waiting for it: once it has the code user's id, code can stop it,
-/// and PID 1 must not be stopped with it (threat: attacks on PID 1).
+/// Starts a process without waiting for it: once it has the code user's id, code can stop it, and
+/// PID 1 must not be blocked by that (threat: attacks on PID 1).
 pub fn launch(request: &Launch) -> io::Result<Launched> {
     let argv = c_strings(request.argv.iter().map(String::as_bytes))?;
     let env = c_strings(
@@ -62,7 +62,8 @@ pub fn launch(request: &Launch) -> io::Result<Launched> {
 
     let raised = request.sandbox.oom_score.raise()?;
     // SAFETY: between fork and exec the child only makes system calls on memory that was
-    // prepared above; it takes no lock and allocates nothing, for other threads may hold any lock.
+    // prepared above; it takes no lock and allocates nothing, because other threads may hold any
+    // lock.
     let pid = sys::check(unsafe { libc::fork() })?;
     if pid == 0 {
         // SAFETY: as above; it never returns.
@@ -112,7 +113,7 @@ fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
         .collect()
 }
 
-/// The paths to try, as a shell would look the program up.
+/// The paths to try, in the order in which a shell would look up the program.
 fn candidates(request: &Launch) -> io::Result<Vec<CString>> {
     let program = request.argv.first().map_or("", String::as_str);
     if program.contains('/') {
@@ -146,7 +147,8 @@ unsafe fn become_program(
         libc::sigemptyset(&mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
         for signal in 1..=libc::SIGRTMAX() {
-            // The runner may have been started with signals ignored; commands begin with none.
+            // The runner may have been started with ignored signals; commands must not inherit
+            // that.
             libc::signal(signal, libc::SIG_DFL);
         }
 
@@ -166,7 +168,7 @@ unsafe fn become_program(
         if request.terminal && libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
             fail(report, 3);
         }
-        // SECURITY: code never keeps the runner's ids, groups or a way to new privileges (threat:
+        // SECURITY: code never keeps the runner's ids, groups or a way to gain privileges (threat:
         // gaining privileges).
         if (libc::getuid() != request.uid || libc::getgid() != request.gid)
             && (libc::setgroups(0, std::ptr::null()) < 0
@@ -176,8 +178,8 @@ unsafe fn become_program(
             fail(report, 1);
         }
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-        // SECURITY: where the code user has to be the runner's own (a user namespace of one id),
-        // its capabilities go here; without new privileges no program brings them back.
+        // SECURITY: if the code user has to be the runner's own user (a user namespace with one
+        // id), its capabilities are dropped here; with no_new_privs, no program can regain them.
         if !request.sandbox.allow_user && drop_capabilities() < 0 {
             fail(report, 1);
         }

@@ -1,4 +1,4 @@
-//! Finding what a command started by looking at /proc, where no cgroup was handed over.
+//! Finds what a command started by searching /proc, where no cgroup was delegated.
 
 use crate::sys;
 use std::collections::{HashMap, HashSet};
@@ -6,7 +6,7 @@ use std::fs;
 
 /// Set in the environment of each command, so that its orphans can be identified.
 pub const MARKER: &str = "SANDKASTEN_EXEC_ID";
-/// What a shell has forked becomes its program within this time: half a second.
+/// A process that a shell has forked starts its program within this time: half a second.
 const NEW_TICKS: u64 = 50;
 
 struct Process {
@@ -14,21 +14,22 @@ struct Process {
     started: u64,
 }
 
-/// What is known of a command whose processes are searched for.
+/// What is known about a command whose processes are searched for.
 pub struct Origin<'a> {
     pub exec_id: &'a str,
     /// The command's first process, or the shell that runs it.
     pub root: i32,
     /// The root is the shell: it is spared, and so are its older children.
     pub in_shell: bool,
-    /// Boot-time clock ticks at which the command began.
+    /// Clock ticks since boot at which the command started.
     pub since: u64,
-    /// First processes of other commands, and the shell: neither they nor theirs belong to it.
+    /// First processes of other commands, and the shell: neither they nor their children belong to
+    /// it.
     pub others: Vec<i32>,
 }
 
 impl Origin<'_> {
-    /// For where the group alone identifies the processes.
+    /// For systems where the group alone identifies the processes.
     pub fn of_group(root: i32) -> Origin<'static> {
         Origin {
             exec_id: "",
@@ -54,7 +55,7 @@ pub fn ticks_now() -> u64 {
     now.tv_sec as u64 * per_second + now.tv_nsec as u64 * per_second / 1_000_000_000
 }
 
-/// All living processes that the command started, as seen with the rights of the code user.
+/// All live processes that the command started, as far as the code user can see them.
 pub fn started_by(origin: &Origin, uid: u32, gid: u32) -> Vec<i32> {
     sys::as_fs_user(uid, gid, || {
         let processes = scan();
@@ -84,7 +85,7 @@ fn belongs(
         return marker == origin.exec_id;
     }
     let reaper = std::process::id() as i32;
-    // No marker to be read: the environment was emptied. Go by the ancestors.
+    // No readable marker: the environment was emptied. Go by the ancestors.
     let mut child_started = process.started;
     let mut parent = process.parent;
     if origin.others.contains(&pid) {
@@ -98,10 +99,10 @@ fn belongs(
             return !origin.in_shell || child_started >= origin.since;
         }
         if parent == reaper {
-            // An orphan without a marker that came after the command began counts as its own.
+            // An orphan without a marker that started after the command counts as its own.
             return process.started >= origin.since;
         }
-        // What does not descend from the runner does not belong to a command.
+        // Processes that do not descend from the runner belong to no command.
         if parent <= 1 {
             return false;
         }
@@ -127,7 +128,7 @@ fn scan() -> HashMap<i32, Process> {
 
 fn stat(pid: i32) -> Option<Process> {
     let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The name in brackets may hold anything, brackets included.
+    // The name in parentheses may contain anything, including parentheses.
     let after_name = text.iter().rposition(|b| *b == b')')? + 2;
     let fields: Vec<&str> = std::str::from_utf8(text.get(after_name..)?)
         .ok()?
@@ -151,21 +152,21 @@ pub fn is_asleep(pid: i32) -> bool {
     })
 }
 
-/// Whether a process waits for a lock, which in one without threads is never released. False also
-/// where the kernel does not tell.
+/// Whether a process waits for a lock, which is never released in a process without threads. Also
+/// false where the kernel does not tell.
 pub fn waits_for_lock(pid: i32, uid: u32, gid: u32) -> bool {
     let place = sys::as_fs_user(uid, gid, || fs::read(format!("/proc/{pid}/wchan")));
     place.is_ok_and(|name| name.starts_with(b"futex"))
 }
 
-/// Whether a process has a handler for a signal; None where the kernel does not tell, as gVisor's does
-/// not.
+/// Whether a process has a handler for a signal; None where the kernel does not tell, as gVisor's
+/// does not.
 pub fn catches(pid: i32, signal: i32) -> Option<bool> {
     has_signal(pid, "SigCgt:", signal)
 }
 
-/// Whether a process that a shell has forked is not yet the program that it will be, and may still
-/// treat a signal as an interactive shell does: such a signal is lost.
+/// Whether a process that a shell has forked has not started its program yet, and may still treat a
+/// signal as an interactive shell does: such a signal is lost.
 pub fn would_lose(pid: i32, shell: i32, signal: i32) -> bool {
     let name = |pid| fs::read(format!("/proc/{pid}/cmdline")).ok();
     let is_new = stat(pid).is_some_and(|process| process.started + NEW_TICKS > ticks_now());
@@ -175,7 +176,7 @@ pub fn would_lose(pid: i32, shell: i32, signal: i32) -> bool {
     lost && is_new && name(pid) == name(shell)
 }
 
-/// Whether a signal is in one of the sets that /proc tells of a process.
+/// Whether a signal is in one of the sets that /proc shows for a process.
 fn has_signal(pid: i32, set: &str, signal: i32) -> Option<bool> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let mask = (status.lines()).find_map(|line| line.strip_prefix(set))?;

@@ -4,10 +4,10 @@ use crate::sys;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-/// The variable that tells programs what their terminal understands, unless they are told otherwise.
+/// The variable that tells programs what their terminal supports, unless it is already set.
 pub const TYPE: (&str, &str) = ("TERM", "xterm-256color");
 
-/// A new terminal: the master, not blocking, and the slave.
+/// A new terminal: the non-blocking master, and the slave.
 pub fn open(rows: u16, cols: u16, uid: u32, gid: u32) -> io::Result<(OwnedFd, OwnedFd)> {
     // The slave belongs to the user that opens the master, and code must be able to use it.
     sys::as_fs_user(uid, gid, || {
@@ -34,7 +34,7 @@ pub fn path(master: RawFd) -> io::Result<String> {
     Ok(format!("/dev/pts/{number}"))
 }
 
-/// The character that stands for the end of input on this terminal.
+/// The character that means end of input on this terminal.
 pub fn end_of_input(master: RawFd) -> u8 {
     // SAFETY: an all-zero termios is a valid value to be overwritten.
     let mut settings: libc::termios = unsafe { std::mem::zeroed() };

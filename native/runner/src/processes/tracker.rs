@@ -10,11 +10,11 @@ use std::os::fd::OwnedFd;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Group {
     Cgroup(u32),
-    /// Found by search; it has no name.
+    /// Found by search; it has no cgroup.
     Processes,
 }
 
-/// How often to check whether killed processes are gone before giving up on them.
+/// How often to check whether killed processes are gone before giving up.
 const CHECKS: u32 = 64;
 
 pub struct Tracker {
@@ -40,12 +40,13 @@ impl Tracker {
         }
     }
 
-    /// Whether a mark in the environment is what tells a command's processes apart.
+    /// Whether a marker in the environment is what tells commands' processes apart.
     pub fn needs_marker(&self) -> bool {
         self.cgroups.is_none()
     }
 
-    /// Begins a group. If no cgroup can be made (there are too many), the search has to do.
+    /// Creates a group. If no cgroup can be created (there are too many), the search is used
+    /// instead.
     pub fn begin(&self) -> Group {
         match self.cgroups.as_ref().map(CgroupTree::create) {
             Some(Ok(group)) => Group::Cgroup(group),
@@ -53,10 +54,10 @@ impl Tracker {
         }
     }
 
-    /// What a new process has to write "0" to in order to be in the group, where there are cgroups.
+    /// The file to which a new process must write "0" to join the group, if there are cgroups.
     ///
-    /// SECURITY: never none where there are, for code's limits may be those of the cgroup above
-    /// (threat: fork bombs; guarded by tests/hostile/strong-tier.test.ts).
+    /// SECURITY: never none if there are cgroups, because code's limits may be set on the cgroup
+    /// above (threat: fork bombs; guarded by tests/hostile/strong-tier.test.ts).
     pub fn entrance(&self, group: Group) -> io::Result<Option<OwnedFd>> {
         match (group, &self.cgroups) {
             (Group::Cgroup(group), Some(tree)) => tree.entrance(group).map(Some),
@@ -92,7 +93,8 @@ impl Tracker {
             .count()
     }
 
-    /// Kills all members. The shell, if it is one, must have been moved out of a cgroup before.
+    /// Kills all members. If the command runs in a shell, the shell must have left the cgroup
+    /// before.
     pub fn kill(&self, group: Group, origin: &Origin) {
         if let (Group::Cgroup(group), Some(tree)) = (group, &self.cgroups)
             && tree.kill(group).is_ok()
@@ -108,7 +110,7 @@ impl Tracker {
             }
             return;
         }
-        // Stopping them first keeps them from forking while the search goes on.
+        // Stopping them first keeps them from forking while the search continues.
         for _ in 0..CHECKS {
             let members = self.members(group, origin);
             if members.is_empty() {

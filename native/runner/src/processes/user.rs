@@ -1,11 +1,11 @@
-//! Whom a process runs as: ids that the sandbox has, or names from its own files.
+//! Which user a process runs as: ids that the sandbox has, or names from its own files.
 
 use crate::protocol::failure::Failure;
 use crate::sys;
 use std::fs;
 use std::io::Read;
 
-/// The files belong to the image, or to code that is root: more than this of them is not read.
+/// The files belong to the image, or to code that is root: at most this much of them is read.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// A user of the sandbox.
@@ -106,7 +106,7 @@ fn unknown(kind: &str, name: &str) -> Failure {
     Failure::invalid(format!("the sandbox has no {kind} named {name}"))
 }
 
-/// A regular file only, and only its beginning: code may have put anything there.
+/// Reads only the beginning, and only of a regular file: code may have put anything there.
 fn read(path: &str) -> String {
     let mut bytes = Vec::new();
     let opened = sys::c_string(path)

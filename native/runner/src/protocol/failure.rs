@@ -1,4 +1,4 @@
-//! The failures that a request may end in, as the protocol names them.
+//! The failures that a request can end with, as the protocol names them.
 
 use serde::Serialize;
 use std::io;
@@ -25,7 +25,7 @@ impl Failure {
         Failure::new("cancelled", "the request was cancelled")
     }
 
-    /// An I/O error, said of a path.
+    /// An I/O error that concerns a path.
     pub fn io(what: &str, path: &str, error: &io::Error) -> Failure {
         Failure::new(code_of(error), format!("{what} {path}: {error}"))
     }
@@ -46,9 +46,9 @@ fn code_of(error: &io::Error) -> &'static str {
         libc::EINVAL | libc::EXDEV | libc::EBADF | libc::EILSEQ | libc::ERANGE | libc::ENOEXEC => {
             "invalid"
         }
-        // What can be opened or read like a file, and is none.
+        // Something that cannot be opened or read as a file.
         libc::ENXIO | libc::ENODEV | libc::ENOTTY | libc::ESPIPE => "not_regular",
-        // The sandbox has used up what its limits give it.
+        // The sandbox has reached one of its limits.
         libc::ENOMEM | libc::EAGAIN | libc::EMFILE | libc::ENFILE | libc::EMLINK => "too_many",
         libc::EOPNOTSUPP | libc::ENOSYS => "unsupported",
         _ => "io",

@@ -1,4 +1,4 @@
-//! Frames of the wire protocol: how they are written, and a decoder that trusts nothing.
+//! Frames of the wire protocol: their encoding, and a decoder that trusts nothing.
 
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -43,7 +43,7 @@ pub struct Frame {
     pub payload: Vec<u8>,
 }
 
-/// A frame whose payload still lies where it was received.
+/// A frame whose payload is still in the receive buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceivedFrame<'a> {
     pub kind: Kind,
@@ -97,17 +97,17 @@ impl fmt::Display for FrameError {
     }
 }
 
-/// Takes bytes in any portions and gives whole frames.
+/// Accepts bytes in portions of any size and returns complete frames.
 #[derive(Default)]
 pub struct Decoder {
     buffer: Vec<u8>,
-    /// What lies between the two is received and not yet given.
+    /// The bytes between the two have been received but not returned yet.
     read: usize,
     filled: usize,
 }
 
 impl Decoder {
-    /// Room to receive at least this many bytes; `filled` says how many were received.
+    /// Space to receive at least this many bytes; `filled` tells how many were received.
     pub fn space(&mut self, bytes: usize) -> &mut [u8] {
         if self.read > 0 {
             self.buffer.copy_within(self.read..self.filled, 0);
@@ -129,7 +129,7 @@ impl Decoder {
         self.filled(bytes.len());
     }
 
-    /// Gives back memory that an idle connection does not need.
+    /// Releases memory that an idle connection does not need.
     pub fn release(&mut self) {
         if self.read == self.filled {
             *self = Decoder::default();
@@ -149,8 +149,8 @@ impl Decoder {
         let length = u32::from_be_bytes([rest[0], rest[1], rest[2], rest[3]]);
         let kind = Kind::from_byte(rest[4]).ok_or(FrameError::UnknownKind(rest[4]))?;
         let stream = u32::from_be_bytes([rest[5], rest[6], rest[7], rest[8]]);
-        // The length is judged before a byte of the payload is waited for, so that a
-        // hostile header cannot make the buffer grow.
+        // The length is checked before any byte of the payload is awaited, so a hostile header
+        // cannot make the buffer grow.
         if length as usize > MAX_PAYLOAD {
             return Err(FrameError::TooLong(length));
         }
@@ -193,7 +193,7 @@ pub fn encode(kind: Kind, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 pub fn encode_json(kind: Kind, stream: u32, value: &impl serde::Serialize) -> Vec<u8> {
-    // The values are our own plain structs; they always serialise.
+    // The values are our own plain structs; serializing them cannot fail.
     let payload = serde_json::to_vec(value).unwrap_or_else(|_| b"{}".to_vec());
     if payload.len() > MAX_PAYLOAD {
         let refusal = br#"{"code":"too_large","message":"the answer does not fit into a frame"}"#;

@@ -72,7 +72,7 @@ pub struct ExecRequest {
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     pub user: Option<String>,
-    /// What `user` stands for.
+    /// What `user` refers to.
     #[serde(skip)]
     pub run_as: Option<User>,
     #[serde(default)]
@@ -126,7 +126,7 @@ pub enum WirePath {
     Raw { raw: String },
 }
 
-/// What becomes of entries that the code user may not read.
+/// What to do with entries that the code user may not read.
 #[derive(Deserialize, Clone, Copy, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum OnUnreadable {

@@ -1,14 +1,14 @@
-//! Giving up rights that a process was started with and no longer needs.
+//! Drops rights that a process was started with and no longer needs.
 
 use crate::sys;
 use std::io;
 
 const VERSION_3: u32 = 0x2008_0522;
 
-/// What PID 1 does all its life: signal processes of the code user, and start some.
+/// What PID 1 needs all its life: signal processes of the code user, and start some.
 pub const FOR_LIFE: [u32; 3] = [5 /* KILL */, 6 /* SETGID */, 7 /* SETUID */];
 
-/// Keeps of this thread's capabilities only these; later threads and children have no more either.
+/// Reduces this thread's capabilities to these; later threads and children inherit the reduced set.
 pub fn keep_only(kept: &[u32]) -> io::Result<()> {
     let header = [VERSION_3, 0];
     // Twice effective, permitted, inheritable: the lower 32 and the higher 32 of them.

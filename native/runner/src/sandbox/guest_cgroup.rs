@@ -1,10 +1,10 @@
-//! The cgroup of code in a sandbox whose kernel is its own (gVisor's), and the limits that are kept
-//! there. The runner, and what the host starts inside to reach it, are in another: code that keeps all
-//! of its processes running must not keep the daemon out.
+//! The cgroup of code in a sandbox that has its own kernel (gVisor's), and the limits that are
+//! enforced there. The runner, and the processes that the host starts inside to reach it, are in
+//! another cgroup: code that keeps all of its processes running must not lock the daemon out.
 //!
-//! Outside, all of that kernel is one process. What its host limits hit is the whole sandbox, so
-//! code has to meet its limits in here first: that kernel refuses processes itself, and memory is
-//! watched by a thread, because it counts memory but limits none.
+//! On the host, all of that kernel is one process. Exceeding a limit of the host hits the whole
+//! sandbox, so code must hit its limits in here first: that kernel refuses processes itself, and a
+//! thread watches memory, because that kernel counts memory but does not limit it.
 
 use crate::sandbox::usage::resident_bytes_of;
 use crate::sys;
@@ -18,43 +18,44 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// In that time code takes a few dozen MiB, and on a busy machine, where the guard waits for a
-/// processor, hundreds. The host's limit has room for them.
+/// In that time code allocates a few dozen MiB, and on a busy machine, where the guard waits for a
+/// processor, hundreds. The host's limit leaves room for them.
 const ALERT: Duration = Duration::from_millis(10);
-/// For this long after a command began, or memory was taken, memory is checked often.
+/// For this long after a command started, or memory was allocated, memory is checked often.
 const ALERT_FOR: Duration = Duration::from_secs(2);
-/// Each check costs, and most sandboxes are idle most of the time.
+/// Each check has a cost, and most sandboxes are idle most of the time.
 const CALM: Duration = Duration::from_millis(100);
-/// Less growth than this between two looks is calm.
+/// Less growth than this between two checks counts as calm.
 const GROWTH_BYTES: u64 = 1 << 20;
-/// How long killed processes may take until their memory is free, before the next are killed.
+/// How long to wait for the memory of killed processes to be free before killing the next.
 const KILLING: Duration = Duration::from_millis(20);
 const KILLING_LOOKS: u32 = 100;
-/// So much growth after a kill is not that of processes that die: it is another that takes memory.
+/// Growth beyond this after a kill does not come from dying processes: another one allocates
+/// memory.
 const KILLING_GROWTH_BYTES: u64 = 32 << 20;
 /// Killing goes on until this share of the limit is free again.
 const FREE_SHARE: u64 = 8;
 const GUARD_STACK_BYTES: usize = 64 << 10;
 
-/// What that kernel allocates for code outside of the memory that it counts: buffers of sockets and
-/// pipes, mappings, names in directories.
+/// What that kernel allocates for code in addition to the memory that it counts: buffers of sockets
+/// and pipes, mappings, names in directories.
 const KERNEL_MEMORY: &CStr = c"/proc/sentry-meminfo";
 const KERNEL_MEMORY_LINE: &str = "HeapAlloc:";
 /// Ordinary programs, as many as may run, need a small part of this.
 const KERNEL_BYTES: u64 = 256 << 20;
-/// What the killed held is freed only at the kernel's next collection of garbage. Until so much more
-/// is allocated, the next would be killed for what the last one held.
+/// Memory of killed processes is freed only at the kernel's next garbage collection. Until this
+/// much more is allocated, another process would be killed for memory of an earlier one.
 const KERNEL_GROWTH_BYTES: u64 = 64 << 20;
-/// Each look stops that kernel for a moment.
+/// Each check stops that kernel for a moment.
 const KERNEL_LOOK: Duration = Duration::from_millis(50);
 
 const CODE: &str = "code";
-/// The line of a process of code in /proc/PID/cgroup begins with it.
+/// The prefix of a code process's line in /proc/PID/cgroup.
 const CODE_PREFIX: &str = "0::/code";
 
 pub struct GuestCgroup {
     dir: OwnedFd,
-    /// Of everything in the sandbox: memory taken up by files belongs to no single process.
+    /// Memory of everything in the sandbox: memory used by files belongs to no single process.
     memory: OwnedFd,
     most_pids: u64,
     shared: Arc<Shared>,
@@ -64,13 +65,13 @@ pub struct GuestCgroup {
 struct Shared {
     /// How many processes were killed because memory ran out.
     kills: AtomicU64,
-    /// Whether a command has begun since the guard's last check.
+    /// Whether a command has started since the guard's last check.
     begun: Mutex<bool>,
     wake: Condvar,
 }
 
 impl GuestCgroup {
-    /// Makes the cgroup of code in the hierarchy that is mounted at `mount`.
+    /// Creates the cgroup of code in the hierarchy mounted at `mount`.
     pub fn make(mount: &Path) -> io::Result<GuestCgroup> {
         let path = mount.join(CODE);
         fs::create_dir(&path)?;
@@ -83,21 +84,21 @@ impl GuestCgroup {
         })
     }
 
-    /// For telling apart what commands started.
+    /// Groups for telling apart what commands started.
     pub fn directory(&self) -> io::Result<OwnedFd> {
         self.dir.try_clone()
     }
 
-    /// SECURITY: a fork bomb that met only the host's limit would end the sandbox (threat: fork bombs;
-    /// guarded by tests/hostile/strong-tier.test.ts).
+    /// SECURITY: a fork bomb that only hit the host's limit would end the sandbox (threat: fork
+    /// bombs; guarded by tests/hostile/strong-tier.test.ts).
     pub fn limit_pids(&mut self, most: u64) -> io::Result<()> {
         self.most_pids = most;
         let file = sys::open_at(self.dir.as_raw_fd(), c"pids.max", libc::O_WRONLY, 0)?;
         sys::write(file.as_raw_fd(), most.to_string().as_bytes()).map(drop)
     }
 
-    /// SECURITY: code that met only the host's limit would end the sandbox (threats: exhausting memory
-    /// and filling memory-backed storage; guarded by tests/hostile/strong-tier.test.ts).
+    /// SECURITY: code that only hit the host's limit would end the sandbox (threats: exhausting
+    /// memory and filling memory-backed storage; guarded by tests/hostile/strong-tier.test.ts).
     pub fn limit_memory(&self, most: u64) -> io::Result<()> {
         let mut guard = Guard {
             current: self.memory.try_clone()?,
@@ -115,7 +116,7 @@ impl GuestCgroup {
         self.shared.kills.load(Ordering::Relaxed)
     }
 
-    /// A command is about to begin, and may take memory faster than a calm guard looks.
+    /// A command is about to start, and may allocate memory faster than a calm guard checks.
     pub fn watch_closely(&self) {
         *lock(&self.shared.begun) = true;
         self.shared.wake.notify_one();
@@ -125,8 +126,8 @@ impl GuestCgroup {
         read_number(&self.memory)
     }
 
-    /// The runner's own forks are not counted, and what moves into the cgroup is not refused there. So
-    /// what it starts is refused here, as a fork of code would be.
+    /// The runner's own forks are not counted, and processes that move into the cgroup are not
+    /// refused there. So the runner refuses to start them here, as a fork of code would be.
     pub fn check_room(&self) -> io::Result<()> {
         match self.pids() < self.most_pids {
             true => Ok(()),
@@ -142,7 +143,7 @@ impl GuestCgroup {
 
 struct Guard {
     current: OwnedFd,
-    /// None where that kernel does not tell; then only the host's limit holds.
+    /// None where that kernel does not tell; then only the host's limit applies.
     kernel: Option<KernelMemory>,
     most: u64,
     shared: Arc<Shared>,
@@ -156,7 +157,7 @@ impl Guard {
             let used = read_number(&self.current);
             if used > self.most {
                 let excess = used - self.most;
-                // Less is that of processes which have just died, or of files: no kill would help.
+                // Less belongs to processes that have just died, or to files: no kill would help.
                 self.kill_largest(excess, excess + self.most / FREE_SHARE);
                 self.settle(used);
                 continue;
@@ -175,8 +176,8 @@ impl Guard {
         }
     }
 
-    /// Memory of the killed is freed a little later; meanwhile the next would be innocent. Only when
-    /// more is taken it cannot wait.
+    /// Memory of killed processes is freed a little later; until then the next kill would hit an
+    /// innocent one. The guard only acts earlier if more memory is allocated.
     fn settle(&self, mut used: u64) {
         for _ in 0..KILLING_LOOKS {
             thread::sleep(KILLING);
@@ -188,7 +189,7 @@ impl Guard {
         }
     }
 
-    /// Whether something began meanwhile, which ends the wait.
+    /// Whether a command started meanwhile, which ends the wait.
     fn wait(&self, at_most: Duration) -> bool {
         let begun = lock(&self.shared.begun);
         let (mut begun, _) = self
@@ -199,10 +200,10 @@ impl Guard {
         std::mem::take(&mut begun)
     }
 
-    /// Kills the largest, as the kernel would, until `enough` bytes will be free, if all have at least
-    /// `least`; those that are dying already count. One at a time would be too slow for several that
-    /// grow at once, which are about as large. Much smaller ones, the shell among them, are not to
-    /// blame.
+    /// Kills the largest processes, as the kernel would, until `enough` bytes will be free, if each
+    /// has at least `least`; dying ones already count. One at a time would be too slow for several
+    /// processes that grow at once and are about equally large. Much smaller ones, including the
+    /// shell, are not to blame.
     fn kill_largest(&self, least: u64, enough: u64) {
         let mut sizes: Vec<(u64, i32)> = processes()
             .map(|pid| (resident_bytes_of(pid), pid))
@@ -216,7 +217,7 @@ impl Guard {
         while freed < enough
             && let Some((size, pid)) = sizes.pop()
         {
-            // Asked only now, because each look takes time in which more memory is taken.
+            // Checked only now, because each check takes time in which more memory is allocated.
             if !is_code(pid) {
                 continue;
             }
@@ -246,7 +247,7 @@ impl KernelMemory {
         })
     }
 
-    /// Whether a process has to go for what the kernel holds for it.
+    /// Whether a process must be killed because of what the kernel holds for it.
     fn is_exceeded(&mut self) -> bool {
         if self.looked_at.elapsed() < KERNEL_LOOK {
             return false;

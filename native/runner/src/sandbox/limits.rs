@@ -1,4 +1,4 @@
-//! The limits of the sandbox as far as the runner has to know of them.
+//! The limits of the sandbox, as far as the runner needs to know them.
 
 use crate::sandbox::guest_cgroup::GuestCgroup;
 use crate::sys;
@@ -14,7 +14,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Fails when code has as many processes as it may.
+    /// Fails if code has reached its limit of processes.
     pub fn check_room(&self) -> io::Result<()> {
         match &self.guest {
             Some(guest) => guest.check_room(),
@@ -22,7 +22,7 @@ impl Limits {
         }
     }
 
-    /// As `oom_kills`, for a command that is about to begin.
+    /// As `oom_kills`, for a command that is about to start.
     pub fn oom_kills_before(&self) -> u64 {
         if let Some(guest) = &self.guest {
             guest.watch_closely();
@@ -41,8 +41,8 @@ impl Limits {
                 let n = sys::pread(events.as_raw_fd(), &mut text, 0).unwrap_or(0);
                 String::from_utf8_lossy(&text[..n]).into_owned()
             }
-            // Those of the whole machine: it only matters for a command that was killed, and two
-            // sandboxes rarely run out of memory at the same moment.
+            // The counters of the whole machine: they only matter for a command that was killed,
+            // and two sandboxes rarely run out of memory at the same moment.
             None => std::fs::read_to_string("/proc/vmstat").unwrap_or_default(),
         };
         text.lines()

@@ -1,10 +1,10 @@
-//! Receiving a descriptor through a socket.
+//! Receives a descriptor through a socket.
 
 use crate::sys;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
-/// Waits for one byte with one descriptor; an end before that is an error.
+/// Waits for one byte with one descriptor; an end of the stream before that is an error.
 pub fn receive_fd(socket: RawFd) -> io::Result<OwnedFd> {
     let mut byte = [0u8; 1];
     let mut part = libc::iovec {

@@ -19,7 +19,7 @@ pub fn resident_bytes_of(process: impl Display) -> u64 {
     pages * unsafe { libc::sysconf(libc::_SC_PAGESIZE).max(0) as u64 }
 }
 
-/// What is used of the file system that a path is on.
+/// The used space of the file system that contains a path.
 pub fn used_bytes(path: &str) -> u64 {
     file_system(path).map_or(0, |found| (found.f_blocks - found.f_bfree) * found.f_frsize)
 }

@@ -16,8 +16,8 @@ impl Clock {
         now.checked_sub(self.frozen).unwrap_or(now)
     }
 
-    /// Takes note of a wait. Waits are short while there are deadlines, so that hardly any time is
-    /// lost here; one without a timeout says nothing.
+    /// Records a wait. Waits are short while deadlines are pending, so hardly any time is lost
+    /// here; a wait without a timeout says nothing.
     pub fn waited(&mut self, timeout_ms: i32, took: Duration) {
         let Ok(requested) = u64::try_from(timeout_ms).map(Duration::from_millis) else {
             return;

@@ -8,7 +8,7 @@ use crate::sys::Pages;
 pub struct Context {
     pub poll: Poll,
     pub clock: Clock,
-    /// The way to the daemon.
+    /// The connections to the daemon.
     pub connections: Connections,
     /// To read into. Its content is only valid until the next read.
     pub buffer: Pages,

@@ -1,4 +1,4 @@
-//! What each incoming frame means, and which part it is for.
+//! What each incoming frame means, and which part handles it.
 
 use crate::connections::{Address, ConnectionId, Stream};
 use crate::files;
@@ -14,7 +14,7 @@ use crate::workers::Pace;
 use serde_json::{Value, json};
 
 impl Server {
-    /// An error here is a breach of the protocol and closes the connection.
+    /// An error here is a protocol violation and closes the connection.
     pub(super) fn take_frame(
         &mut self,
         id: ConnectionId,
@@ -62,7 +62,7 @@ impl Server {
         }
     }
 
-    /// Gives the answer, or none when the stream that was opened will have one.
+    /// Returns the answer, or none if the opened stream will send one.
     fn take_request(&mut self, address: Address, frame: &Frame) -> Result<Option<Value>, Failure> {
         let request: Request = frame
             .json()
@@ -177,7 +177,7 @@ impl Server {
         }
     }
 
-    /// False when more is acknowledged than was sent.
+    /// False if more is acknowledged than was sent.
     fn take_credit(&mut self, address: Address, bytes: u64) -> bool {
         let cx = &mut self.context;
         match cx.connections.stream(address) {

@@ -1,7 +1,8 @@
-//! The event loop: one thread that owns the parts and hands each event to the part that it is for.
+//! The event loop: one thread that owns the parts and passes each event to the part that handles
+//! it.
 //!
-//! Parts do not know each other. Each owns its state and gets the `Context` for the time of an event:
-//! the poller, the clock and the daemon's connections.
+//! Parts do not know each other. Each owns its state and gets the `Context` while it handles an
+//! event: the poller, the clock and the daemon's connections.
 
 pub mod clock;
 pub mod context;
@@ -29,9 +30,9 @@ use token::Token;
 
 /// Longer than any packet of a shell.
 const READ_BYTES: usize = 128 * 1024;
-/// Longer waits are split, so that a freeze can be distinguished from time that passed.
+/// Longer waits are split, so that a freeze can be distinguished from elapsed time.
 const MAX_WAIT_MS: u128 = 500;
-/// How long a command that has just begun may take until it counts as one that is not over at once.
+/// How long a command that has just started may take before it no longer counts as over at once.
 /// Starting a program takes longer.
 const QUIET: Duration = Duration::from_micros(300);
 
@@ -39,7 +40,7 @@ const QUIET: Duration = Duration::from_micros(300);
 pub struct Handles {
     pub listener: OwnedFd,
     pub signals: OwnedFd,
-    /// Where the groups of commands can be made.
+    /// Where the groups of commands can be created.
     pub cgroups: Option<OwnedFd>,
     pub run_dir: RunDir,
 }
@@ -111,7 +112,7 @@ impl Server {
         Ok(())
     }
 
-    /// How long nothing needs to be done.
+    /// How long until the next action is due.
     fn timeout_ms(&self) -> i32 {
         match self.commands.next_deadline() {
             None if self.commands.need_checks() => MAX_WAIT_MS as i32,
@@ -214,7 +215,7 @@ impl Server {
         self.commands.lose_connection(id, cx);
     }
 
-    /// Sends what the sockets take.
+    /// Sends what the sockets accept.
     fn flush(&mut self) {
         for id in self.context.connections.ids() {
             self.flush_connection(id);
@@ -229,7 +230,7 @@ impl Server {
         let cx = &mut self.context;
         match cx.connections.flush(id) {
             Ok(false) => {}
-            // What waited for room goes on now; nothing else would wake it.
+            // Work that waited for room continues now; no event would wake it.
             Ok(true) => {
                 self.commands.pump_connection(id, cx);
                 self.network.pump(id, cx);

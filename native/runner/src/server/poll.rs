@@ -1,4 +1,4 @@
-//! Readiness of descriptors. Each is watched under the token of what it is for.
+//! Readiness of descriptors. Each is watched under the token of its purpose.
 
 use crate::server::token::Token;
 use crate::sys;
@@ -25,7 +25,7 @@ impl Poll {
         self.control(libc::EPOLL_CTL_MOD, fd, interest, token.pack())
     }
 
-    /// Stops watching. A descriptor that is not watched is left as it is.
+    /// Stops watching. Has no effect on a descriptor that is not watched.
     pub fn remove(&self, fd: RawFd) {
         let _ = self.control(libc::EPOLL_CTL_DEL, fd, 0, 0);
     }
@@ -39,7 +39,7 @@ impl Poll {
         sys::check(unsafe { libc::epoll_ctl(self.0.as_raw_fd(), op, fd, &mut event) }).map(drop)
     }
 
-    /// Waits for less than a millisecond; gives whether something is ready.
+    /// Waits for less than a millisecond; returns whether something is ready.
     pub fn rest(&self, time: Duration) -> io::Result<bool> {
         let timeout = libc::timespec {
             tv_sec: 0,
@@ -57,7 +57,7 @@ impl Poll {
         }
     }
 
-    /// Waits until something is ready; gives each token with what its descriptor is ready for.
+    /// Waits until something is ready; returns each token with the events of its descriptor.
     pub fn wait<'e>(
         &self,
         events: &'e mut Events,

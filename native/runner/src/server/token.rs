@@ -1,4 +1,4 @@
-//! What a watched descriptor is for, as the number that epoll gives back.
+//! The purpose of a watched descriptor, as the number that epoll returns.
 
 use crate::connections::ConnectionId;
 use crate::execs::Serial;

@@ -8,7 +8,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// Output beyond this is cut off and said to be.
+/// Output beyond this is cut off and marked as truncated.
 const OUTPUT_LIMIT: usize = 1 << 20;
 const STREAM: u32 = 1;
 
@@ -33,7 +33,7 @@ enum Line {
     },
 }
 
-/// Gives the answer as JSON; failures are answers too.
+/// Returns the answer as JSON; failures are answers too.
 pub fn run(socket: &Path, line: &str) -> Value {
     let id = serde_json::from_str::<Value>(line)
         .ok()

@@ -1,4 +1,4 @@
-//! How much of a disk the files below some directories take up.
+//! How much of a disk the files below some directories use.
 
 use std::collections::HashSet;
 use std::fs;
@@ -6,8 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Counts blocks, holes not included and hard links once, until the time is over. What this
-/// process may not look into is not counted.
+/// Counts blocks, without holes and with hard links once, until the time limit. Directories that
+/// this process may not read are not counted.
 pub fn measure(roots: &[String], limit: Duration) -> u64 {
     let begun = Instant::now();
     let mut linked = HashSet::new();

@@ -8,7 +8,7 @@ use std::io;
 
 const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 
-/// Looks and tries with the rights of the process that runs this.
+/// Inspects and tries with the rights of the process that runs this.
 pub fn run() -> Value {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let field = |name: &str| {
@@ -54,7 +54,7 @@ pub fn run() -> Value {
             unsafe { libc::kill(1, 0) }
         }),
         "oom_score": oom_score(),
-        // Last, because it stays as low as it gets.
+        // Last, because the score stays as low as it gets.
         "oom_score_lowest": lowest_oom_score(),
     })
 }
@@ -66,7 +66,8 @@ fn oom_score() -> i32 {
         .unwrap_or(0)
 }
 
-/// How far this process can lower its score; the kernel allows all down to the least, or none.
+/// How far this process can lower its score; the kernel allows everything down to the minimum, or
+/// nothing.
 fn lowest_oom_score() -> i32 {
     let (mut refused, mut allowed) = (-1001, oom_score());
     while allowed - refused > 1 {
@@ -79,7 +80,7 @@ fn lowest_oom_score() -> i32 {
     oom_score()
 }
 
-/// The release that the kernel claims to be.
+/// The release that the kernel reports.
 fn kernel_release() -> String {
     fs::read_to_string("/proc/sys/kernel/osrelease")
         .unwrap_or_default()
@@ -87,7 +88,7 @@ fn kernel_release() -> String {
         .to_string()
 }
 
-/// What the own cgroup says, where the sandbox's own kernel shows it.
+/// The limits in the sandbox's own cgroup, where its own kernel shows them.
 fn pids_max() -> Option<String> {
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;
     let below = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -113,7 +114,7 @@ fn pid_one() -> String {
     fs::read_to_string("/proc/1/comm").map_or_else(|e| error_name(&e), |c| c.trim().to_string())
 }
 
-/// Tries something in a child process; gives "ok" or the name of the error.
+/// Tries something in a child process; returns "ok" or the name of the error.
 fn attempt(act: impl FnOnce() -> libc::c_int) -> String {
     // SAFETY: this process has one thread; the child makes one call and exits.
     match unsafe { libc::fork() } {

@@ -9,13 +9,13 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long PID 1 may take to listen, once the sandbox has been started.
+/// How long PID 1 may take to listen after the start of the sandbox.
 const PATIENCE: Duration = Duration::from_secs(4);
 const BUFFER_BYTES: usize = 64 * 1024;
 
 pub fn run(socket: &Path) -> io::Result<()> {
     let socket: OwnedFd = connect(socket)?.into();
-    // One thread, because a sandbox has few; so nothing may ever wait in a write.
+    // One thread, because a sandbox may have few; so no write may ever block.
     sys::set_nonblocking(socket.as_raw_fd())?;
     sys::set_nonblocking(libc::STDOUT_FILENO)?;
     let mut inward = Direction::new(libc::STDIN_FILENO, socket.as_raw_fd());
@@ -28,7 +28,7 @@ pub fn run(socket: &Path) -> io::Result<()> {
             // SAFETY: plain system call on a socket that we own.
             unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_WR) };
         }
-        // Either end may close first; the runner's answer to an end of input is its own end.
+        // Either end may close first; the runner answers the end of input with its own end.
         if outward.is_over() {
             return Ok(());
         }
@@ -54,12 +54,12 @@ fn connect(path: &Path) -> io::Result<UnixStream> {
     }
 }
 
-/// One way of the two.
+/// One of the two directions.
 struct Direction {
     from: RawFd,
     to: RawFd,
     buffer: Vec<u8>,
-    /// What of the buffer was read and not yet written.
+    /// The part of the buffer that was read and not yet written.
     pending: std::ops::Range<usize>,
     ended: bool,
     told: bool,
@@ -81,7 +81,7 @@ impl Direction {
         self.ended && self.pending.is_empty()
     }
 
-    /// Passes on what can be passed on without waiting.
+    /// Passes on what can be passed on without blocking.
     fn advance(&mut self) -> io::Result<()> {
         loop {
             while !self.pending.is_empty() {
@@ -107,7 +107,7 @@ impl Direction {
         let (fd, events) = match (self.pending.is_empty(), self.ended) {
             (false, _) => (self.to, libc::POLLOUT),
             (true, false) => (self.from, libc::POLLIN),
-            // A negative descriptor is passed over.
+            // poll ignores a negative descriptor.
             (true, true) => (-1, 0),
         };
         libc::pollfd {
@@ -118,7 +118,7 @@ impl Direction {
     }
 }
 
-/// The end of a stream is readable, too.
+/// The end of a stream counts as readable, too.
 fn is_readable(fd: RawFd) -> io::Result<bool> {
     let mut fds = [libc::pollfd {
         fd,

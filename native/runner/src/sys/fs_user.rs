@@ -1,16 +1,17 @@
-//! Acting with the file-system rights of another user.
+//! Acts with the file-system rights of another user.
 
-/// Gives this thread, and no other, the file-system rights of a user.
+/// Gives only this thread the file-system rights of a user.
 ///
-/// SECURITY: only the fs ids change. With `setresuid` of all three sandbox code of the same uid
-/// could call `prlimit` on the thread and cripple PID 1 (threat: attacks on PID 1); fs ids give it no
-/// such right. gVisor has no fs ids; there the effective ones do, which give it none either.
+/// SECURITY: only the fs ids change. If `setresuid` changed all three, sandbox code with the same
+/// uid could call `prlimit` on the thread and cripple PID 1 (threat: attacks on PID 1); fs ids give
+/// it no such right. gVisor has no fs ids, so the effective ids change there, which give no such
+/// right either.
 pub fn set_fs_user(uid: u32, gid: u32) {
     // SAFETY: these calls take plain numbers and act on the calling thread only.
     unsafe {
         libc::syscall(libc::SYS_setfsgid, gid);
         libc::syscall(libc::SYS_setfsuid, uid);
-        // An invalid id changes nothing and returns the present one.
+        // An invalid id changes nothing and returns the current one.
         if libc::syscall(libc::SYS_setfsuid, u32::MAX) as u32 != uid {
             libc::syscall(libc::SYS_setresgid, u32::MAX, gid, u32::MAX);
             libc::syscall(libc::SYS_setresuid, u32::MAX, uid, u32::MAX);

@@ -36,7 +36,7 @@ pub fn c_path(path: &Path) -> io::Result<CString> {
     c_string(path.as_os_str().as_bytes())
 }
 
-/// The descriptor that a system call has just made.
+/// The descriptor that a system call has just created.
 pub fn owned(fd: libc::c_int) -> io::Result<OwnedFd> {
     let fd = check(fd)?;
     // SAFETY: the caller's system call has just made this descriptor, so nothing else owns it.
@@ -158,13 +158,13 @@ pub fn bytes_waiting(fd: RawFd) -> usize {
 #[derive(Clone, Copy, Default)]
 pub struct PipeState {
     pub has_data: bool,
-    /// A process holds the other end.
+    /// Whether a process holds the other end.
     pub is_held: bool,
 }
 
 /// What can still be read from these pipes.
 pub fn pipe_states(pipes: [Option<RawFd>; 2]) -> [PipeState; 2] {
-    // The kernel leaves out what is negative.
+    // The kernel skips negative descriptors.
     let mut polls = pipes.map(|pipe| libc::pollfd {
         fd: pipe.unwrap_or(-1),
         events: libc::POLLIN,
@@ -187,8 +187,8 @@ pub fn was_opened(fd: RawFd) -> bool {
     };
     // SAFETY: one pollfd, and no waiting.
     let ready = unsafe { libc::poll(&mut poll, 1, 0) };
-    // When poll reports nothing, an end of file means that there is no writer and never was one. What
-    // is written meanwhile stays in the pipe, because it cannot be copied to null.
+    // If poll reports nothing, an end of file means that there is no writer and never was one.
+    // Bytes written meanwhile stay in the pipe, because they cannot be copied to null.
     // SAFETY: nothing is mapped at null.
     ready > 0 || unsafe { libc::read(fd, std::ptr::null_mut(), 1) } != 0
 }
@@ -236,7 +236,7 @@ pub fn eventfd() -> io::Result<OwnedFd> {
     owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })
 }
 
-/// Blocks these signals and gives a descriptor that reports them.
+/// Blocks these signals and returns a descriptor that reports them.
 pub fn signal_fd(signals: &[libc::c_int]) -> io::Result<OwnedFd> {
     // SAFETY: the set is initialised by sigemptyset before use.
     unsafe {
@@ -264,7 +264,7 @@ pub fn log(message: &str) {
     let _ = write(2, format!("runner: {message}\n").as_bytes());
 }
 
-/// Raises the limit of open files as far as allowed; gives the limit that was set before.
+/// Raises the limit of open files as far as allowed; returns the previous limit.
 pub fn raise_open_files() -> libc::rlimit {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -288,7 +288,7 @@ pub fn give_back_memory() {
     unsafe { libc::malloc_trim(0) };
 }
 
-/// A short wait, for the kernel to finish what it was asked to do.
+/// A short wait for the kernel to finish earlier work.
 pub fn pause_ms(ms: u64) {
     std::thread::sleep(Duration::from_millis(ms));
 }

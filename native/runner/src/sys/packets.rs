@@ -1,13 +1,13 @@
-//! Sockets that keep packets apart and name the writer of each.
+//! Sockets that preserve packet boundaries and identify the writer of each packet.
 
 use crate::sys::check;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
-/// Packets that are sent by one system call.
+/// Packets sent by one system call.
 const AT_ONCE: usize = 16;
 
-/// Two connected sockets that keep packets apart.
+/// Two connected sockets that preserve packet boundaries.
 pub fn packet_socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut fds = [0; 2];
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
@@ -17,7 +17,7 @@ pub fn packet_socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) })
 }
 
-/// Has the kernel name the process that wrote each packet.
+/// Makes the kernel identify the process that wrote each packet.
 pub fn receive_credentials(socket: RawFd) -> io::Result<()> {
     let on: libc::c_int = 1;
     // SAFETY: the option's value is one int, which outlives the call.
@@ -33,7 +33,7 @@ pub fn receive_credentials(socket: RawFd) -> io::Result<()> {
     .map(drop)
 }
 
-/// As many packets at once as one call takes; gives how many were sent.
+/// Sends as many packets as one call accepts; returns how many were sent.
 pub fn send_packets(
     socket: RawFd,
     packets: &mut dyn Iterator<Item = &Vec<u8>>,
@@ -57,7 +57,7 @@ pub fn send_packets(
         .map(|sent| sent as usize)
 }
 
-/// One packet: its length, and the pid of its writer (0 when the kernel does not say).
+/// One packet: its length, and the pid of its writer (0 if the kernel does not tell).
 pub fn receive_with_pid(socket: RawFd, buffer: &mut [u8]) -> io::Result<(usize, i32)> {
     let mut part = libc::iovec {
         iov_base: buffer.as_mut_ptr().cast(),
@@ -78,7 +78,7 @@ pub fn receive_with_pid(socket: RawFd, buffer: &mut [u8]) -> io::Result<(usize, 
     }
     let mut pid = 0;
     // SAFETY: the kernel has filled in the control messages; the macros stay within them.
-    // Descriptors that were sent along are ours now, and are closed.
+    // Descriptors that were sent along belong to us now, and are closed.
     unsafe {
         let mut header = libc::CMSG_FIRSTHDR(&message);
         while !header.is_null() {
@@ -101,7 +101,7 @@ pub fn receive_with_pid(socket: RawFd, buffer: &mut [u8]) -> io::Result<(usize, 
     Ok((n as usize, pid))
 }
 
-/// Memory held by packets that the other side has not read, where the kernel tells.
+/// Memory used by packets that the other side has not read, if the kernel tells.
 pub fn bytes_unsent(socket: RawFd) -> Option<usize> {
     let mut n: libc::c_int = 0;
     // SAFETY: SIOCOUTQ, which is TIOCOUTQ, writes one int.

@@ -58,7 +58,7 @@ impl Mailbox {
         self.changed.notify_one();
     }
 
-    /// False when that is more than was ever sent.
+    /// False if that is more than was sent.
     pub fn add_credit(&self, bytes: u64) -> bool {
         let mut inbox = lock(&self.inbox);
         inbox.credit += bytes;
@@ -121,7 +121,7 @@ impl Mailbox {
         }
     }
 
-    /// Waits until the peer accepts bytes; gives how many, at most `wanted`.
+    /// Waits until the peer accepts bytes; returns how many, at most `wanted`.
     pub fn claim_credit(&self, wanted: usize) -> Result<usize, Failure> {
         let mut inbox = lock(&self.inbox);
         loop {
@@ -154,7 +154,7 @@ impl Mailbox {
         self.send(frame::encode_json(Kind::Event, self.address.stream, event));
     }
 
-    /// Sends an event that may be lost when the peer does not keep up.
+    /// Sends an event that may be dropped if the peer does not keep up.
     pub fn send_droppable(&self, event: &impl Serialize) {
         self.outbox.post(Parcel {
             droppable: true,

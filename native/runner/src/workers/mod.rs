@@ -1,4 +1,4 @@
-//! Threads for work that may take long, so that a slow disk never holds up a command's output.
+//! Threads for work that may block, so that a slow disk never delays a command's output.
 
 mod mailbox;
 mod outbox;
@@ -20,11 +20,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// How long work takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// It is soon done.
+    /// It is done soon.
     Quick,
     /// It takes as long as its reader or writer.
     Streaming,
-    /// It goes on until it is cancelled.
+    /// It runs until it is cancelled.
     Lasting,
 }
 
@@ -45,7 +45,7 @@ impl Workers {
         })
     }
 
-    /// Has a thread do the work and answer on the stream.
+    /// Makes a thread do the work and answer on the stream.
     pub fn start(&self, address: Address, pace: Pace, work: Work, cx: &mut Context) {
         let mailbox = Arc::new(Mailbox::new(address, self.outbox.clone()));
         cx.connections.open(address, Stream::Work(mailbox.clone()));
@@ -56,7 +56,7 @@ impl Workers {
         }
     }
 
-    /// Passes on what the threads have to say.
+    /// Sends the frames that the threads have queued.
     pub fn forward(&self, cx: &mut Context) {
         cx.connections.forward(self.outbox.take());
     }

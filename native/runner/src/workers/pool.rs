@@ -35,7 +35,7 @@ struct Shared {
     max_threads: usize,
 }
 
-/// A few threads, which end when there is nothing to do.
+/// A few threads, which end when there is no work.
 pub struct Pool(Arc<Shared>);
 
 impl Pool {
@@ -64,7 +64,7 @@ impl Pool {
                 .spawn(move || serve(&shared));
             match started {
                 Ok(_) => queue.threads += 1,
-                // Out of pids or memory: with no thread at all the job has to fail.
+                // Out of pids or memory: without any thread, the job must fail.
                 Err(error) if queue.threads == 0 => {
                     if let Some(job) = queue.jobs.pop_back() {
                         job.mailbox
@@ -77,7 +77,7 @@ impl Pool {
         self.0.changed.notify_one();
     }
 
-    /// Gives work that lasts until it is cancelled a separate thread.
+    /// Runs work that lasts until it is cancelled in a separate thread.
     pub fn submit_lasting(&self, mailbox: Arc<Mailbox>, work: Work) {
         let mut queue = lock(&self.0.queue);
         if queue.watches >= MAX_WATCHES {

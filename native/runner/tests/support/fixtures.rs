@@ -1,4 +1,4 @@
-//! The file of frames that both sides of the protocol are tested with.
+//! The file of frames used to test both sides of the protocol.
 
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ pub fn entries(section: &str) -> Vec<Value> {
     found
 }
 
-/// The bytes that a field of an entry spells in hexadecimal digits.
+/// The bytes that a field of an entry holds in hexadecimal digits.
 pub fn bytes(entry: &Value, field: &str) -> Vec<u8> {
     let digits = entry[field].as_str().expect("a field of hex digits");
     (0..digits.len())

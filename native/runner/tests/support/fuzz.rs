@@ -1,5 +1,5 @@
-//! A small mutational fuzzer of the frame decoder: from a seed it makes streams of good and
-//! damaged frames, cuts them anywhere, and watches what the decoder makes of them.
+//! A small mutational fuzzer of the frame decoder: from a seed it creates streams of valid and
+//! damaged frames, splits them anywhere, and checks how the decoder handles them.
 
 #[path = "fixtures.rs"]
 mod fixtures;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts what is allocated, so that a buffer that grows without bound is seen.
+/// Counts what is allocated, to detect a buffer that grows without bound.
 struct Counting;
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
@@ -81,7 +81,7 @@ impl Fuzzer {
         }
     }
 
-    /// Makes one stream and decodes it, whole and in pieces: both must tell the same.
+    /// Creates one stream and decodes it, whole and in pieces: both must give the same result.
     pub fn round(&mut self) {
         let stream = self.stream();
         let whole = self.decode(&stream, usize::MAX);
@@ -101,7 +101,7 @@ impl Fuzzer {
         self.refusals += u64::from(whole.1.is_some());
     }
 
-    /// What came out: kind, stream and length of each frame, and why it ended, if it did.
+    /// The result: kind, stream and length of each frame, and the reason for the end, if any.
     fn decode(
         &mut self,
         stream: &[u8],
@@ -122,7 +122,7 @@ impl Fuzzer {
                 match decoder.take() {
                     Ok(Some(frame)) => {
                         assert!(frame.payload.len() <= MAX_PAYLOAD);
-                        // Whatever it holds, reading it as JSON must end in an answer.
+                        // Reading it as JSON must return a result, whatever it contains.
                         let _ = frame.json::<Map<String, Value>>();
                         if frame.kind == Kind::Credit {
                             frame.credit();
