@@ -1,4 +1,4 @@
-/** Puts the agent service together: the one place that knows all of its parts. */
+/** Composes the agent service: the only module that knows all of its parts. */
 import type { DatabaseSync } from "node:sqlite";
 import type { FastifyInstance } from "fastify";
 import type { Logger } from "pino";
@@ -27,30 +27,30 @@ import type { AgentMetrics } from "./telemetry/agent-metrics.ts";
 import { metricsRoute } from "./telemetry/metrics-route.ts";
 import { workflowPart } from "./workflows/index.ts";
 
-/** What the service has beside agents. */
+/** The parts of the service other than agents. */
 const PARTS: readonly ServicePartFactory[] = [workflowPart];
 
 export interface ComposeOptions {
-  /** Silent when absent. */
+  /** Silent if absent. */
   readonly log?: Logger | undefined;
-  /** For the length of one command: runs that other processes left are not taken over. */
+  /** For a single command: runs that other processes left behind are not taken over. */
   readonly isTransient?: boolean | undefined;
-  /** Other limits and pauses than usual, for tests. */
+  /** Different limits and pauses, for tests. */
   readonly loop?: Partial<LoopOptions> | undefined;
-  /** How soon other processes take this one for dead, for tests. */
+  /** How soon other processes consider this one dead, for tests. */
   readonly heartbeat?: ProcessRegistryOptions | undefined;
-  /** How soon a daemon that hangs ends runs, for tests. */
+  /** How soon a hanging daemon ends runs, for tests. */
   readonly daemonWatch?: DaemonWatchOptions | undefined;
 }
 
 export interface ComposedService {
   readonly app: FastifyInstance;
   readonly start: () => Promise<void>;
-  /** Also undoes a start that failed half-way. */
+  /** Also undoes a partial start. */
   readonly stop: () => Promise<void>;
 }
 
-/** Opens the database; throws when it is not ours. */
+/** Opens the database; throws if it belongs to another program. */
 export function composeService(
   config: AgentServiceConfig,
   options: ComposeOptions & { readonly log: Logger; readonly metrics: AgentMetrics },
@@ -143,7 +143,7 @@ async function start({ catalogue, maintenance, parts, processes }: Life): Promis
 async function stop(life: Life): Promise<void> {
   const { app, catalogue, database, executor, maintenance, parts, processes, stopping } = life;
   for (const part of parts) await part.close();
-  // Runs end before their streams, so that those who follow them hear of it.
+  // Runs end before their streams, so that followers receive the end.
   await executor.close();
   stopping.abort();
   await app.close();

@@ -1,4 +1,4 @@
-/** Everything that the agent service takes from its options and from the environment. */
+/** Everything that the agent service reads from its options and from the environment. */
 import { stat } from "node:fs/promises";
 import { BlockList, isIPv4, isIPv6 } from "node:net";
 import { join, resolve } from "node:path";
@@ -7,21 +7,30 @@ import type { SandboxPolicy } from "@sandkasten/tools";
 import type { Variables } from "./models/model-registry.ts";
 
 export interface AgentServiceOptions {
-  /** Has `agents/*.prompt` and `workflows/*.yaml`. */
+  /** Contains `agents/*.prompt` and `workflows/*.yaml`. */
   readonly dir: string;
-  /** `host:port`, port 0 for any that is free; SANDKASTEN_AGENTS_LISTEN, else 127.0.0.1:8587 when absent. */
+  /**
+   * `host:port`; port 0 picks a free port. Default: SANDKASTEN_AGENTS_LISTEN, or else
+   * 127.0.0.1:8587.
+   */
   readonly listen?: string | undefined;
-  /** SANDKASTEN_AGENTS_DATA_DIR, else `DIR/.sandkasten` when absent. */
+  /** Default: SANDKASTEN_AGENTS_DATA_DIR, or else `DIR/.sandkasten`. */
   readonly dataDir?: string | undefined;
-  /** Required beyond loopback. SANDKASTEN_AGENTS_API_KEY, else none when absent. */
+  /** Required beyond loopback. Default: SANDKASTEN_AGENTS_API_KEY, or else none. */
   readonly apiKey?: string | undefined;
-  /** Where the daemon is; SANDKASTEN_URL, else http://127.0.0.1:8080 when absent. */
+  /** The daemon's URL. Default: SANDKASTEN_URL, or else http://127.0.0.1:8080. */
   readonly daemonUrl?: string | undefined;
-  /** SANDKASTEN_API_KEY when absent. */
+  /** Default: SANDKASTEN_API_KEY. */
   readonly daemonApiKey?: string | undefined;
-  /** Where `sandbox_stage_file` and `sandbox_publish_file` have their files; SANDKASTEN_AGENTS_FILES_DIR, else `DIR/files` if it exists, when absent. */
+  /**
+   * The directory of files for `sandbox_stage_file` and `sandbox_publish_file`. Default:
+   * SANDKASTEN_AGENTS_FILES_DIR, or else `DIR/files` if it exists.
+   */
   readonly filesDir?: string | undefined;
-  /** What stands in for absent options, and what models read; the process's own when absent. */
+  /**
+   * Environment variables that replace absent options and that models read. Default: the process's
+   * own.
+   */
   readonly env?: Variables | undefined;
 }
 
@@ -47,12 +56,14 @@ export interface AgentServiceConfig {
 const DEFAULT_LISTEN = "127.0.0.1:8587";
 const DEFAULT_DAEMON_URL = "http://127.0.0.1:8080";
 const DEFAULT_IDLE_SECONDS = 120;
-/** A session of a dead process is gone this long after its last renewal: well within five minutes. */
+/**
+ * A dead process's sessions expire this long after their last renewal: well within five minutes.
+ */
 const DEFAULT_LEASE_SECONDS = 240;
 const DEFAULT_MAX_RUNS = 64;
 const DEFAULT_RETENTION_DAYS = 30;
 
-/** Throws when something is set that cannot be: the message says what to change. */
+/** Throws if a setting is invalid: the message says what to change. */
 export async function loadConfig(options: AgentServiceOptions): Promise<AgentServiceConfig> {
   const env: Variables = options.env ?? process.env;
   const variable = (name: string): string | undefined => env[name] || undefined;
@@ -110,8 +121,8 @@ function parseListen(text: string): { readonly host: string; readonly port: numb
 }
 
 /**
- * SECURITY: who reaches the service runs code and spends the models' money, so that beyond loopback
- * there must be a key that the operator chose. Guarded by config.test.ts.
+ * SECURITY: anyone who reaches the service can run code and spend the models' money, so beyond
+ * loopback there must be a key that the operator chose. Guarded by config.test.ts.
  */
 function refuseExposure(host: string, port: number, apiKey: string | undefined): void {
   if (apiKey !== undefined && !/^[\x21-\x7e]{8,}$/.test(apiKey))

@@ -1,6 +1,6 @@
-/** How deep values are nested: what is too deep overflows the stack of all that walks through it. */
+/** How deeply values are nested: too deep a value overflows the stack of any code that walks it. */
 
-/** Whether lists and objects stand in each other on more than `levels` levels. Never overflows itself. */
+/** Whether lists and objects are nested more than `levels` deep. Never overflows itself. */
 export function isDeeperThan(value: unknown, levels: number): boolean {
   let layer: readonly unknown[] = [value];
   for (let depth = 0; depth <= levels; depth++) {

@@ -1,4 +1,4 @@
-/** Texts that would cost far more to parse than to send. */
+/** Texts that are far more expensive to parse than to send. */
 import { expect, test } from "vitest";
 import { shapeProblem } from "./json-shape.ts";
 

@@ -1,6 +1,6 @@
 /** Checks the shape of JSON text before it is parsed: parsing millions of small values takes seconds. */
 
-/** What clients and models may send. Large data has its place in files. */
+/** What clients and models may send. Large data belongs in files. */
 export const JSON_SHAPE: JsonShapeLimits = { maxDepth: 200, maxValues: 50_000 };
 
 export interface JsonShapeLimits {
@@ -14,7 +14,7 @@ const COMMA = 0x2c;
 const OPENING = new Set([0x5b, 0x7b]);
 const CLOSING = new Set([0x5d, 0x7d]);
 
-/** What is wrong with the text, whether or not it is valid JSON; undefined when it can be parsed at little cost. */
+/** The problem with the text, whether or not it is valid JSON; undefined if parsing it is cheap. */
 export function shapeProblem(
   text: string,
   { maxDepth, maxValues }: JsonShapeLimits,
@@ -33,7 +33,7 @@ export function shapeProblem(
   return undefined;
 }
 
-/** The position of the quote that ends the string, or the end of the text. */
+/** The position of the closing quote, or the end of the text. */
 function endOfString(text: string, start: number): number {
   for (let at = text.indexOf('"', start + 1); at !== -1; at = text.indexOf('"', at + 1)) {
     let backslashes = 0;

@@ -16,7 +16,9 @@ export interface RunningAgentService extends AsyncDisposable {
   close(): Promise<void>;
 }
 
-/** Throws when a setting is wrong, the address is taken or the database is not ours. */
+/**
+ * Throws if a setting is wrong, the address is in use or the database belongs to another program.
+ */
 export async function startAgentService(options: StartOptions): Promise<RunningAgentService> {
   const config = await loadConfig(options);
   const log = options.log ?? pino({ level: "silent" });

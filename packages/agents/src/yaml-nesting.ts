@@ -1,4 +1,7 @@
-/** Finds YAML that is nested too deep before it is parsed: the parser needs minutes for a megabyte of `[`. */
+/**
+ * Detects YAML that is nested too deeply before it is parsed: the parser needs minutes for a
+ * megabyte of `[`.
+ */
 
 export interface PlaceInText {
   readonly line: number;
@@ -6,15 +9,15 @@ export interface PlaceInText {
 }
 
 export const MAX_YAML_NESTING = 200;
-/** Lists and names that begin in one line: `- - - x`. */
+/** Lists and names that begin on one line: `- - - x`. */
 const IN_ONE_LINE = new RegExp(`^[ \\t]*(?:[-?][ \\t]+){${MAX_YAML_NESTING}}`, "m");
 
 /**
- * Where the nesting exceeds the limit. Brackets in texts count, too: so many that are never closed are
- * in no text that people write.
+ * The position where the nesting exceeds the limit. Brackets in texts count, too: text that people
+ * write never has that many unclosed ones.
  *
- * SECURITY: a process that parses for longer than its heartbeat may be silent loses its runs. Guarded
- * by yaml-nesting.test.ts.
+ * SECURITY: a process that parses for longer than its heartbeat timeout loses its runs. Guarded by
+ * yaml-nesting.test.ts.
  */
 export function tooDeepAt(yaml: string): PlaceInText | undefined {
   let depth = 0;

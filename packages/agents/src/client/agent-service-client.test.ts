@@ -1,4 +1,4 @@
-/** The client over connections that break, and against servers that are something else. */
+/** The client over broken connections, and against servers that are not the agent service. */
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { RequestListener } from "node:http";
@@ -17,7 +17,7 @@ afterEach(() => {
   for (const one of open.splice(0)) one.close();
 });
 
-/** Passes bytes on, and cuts each connection after so many. */
+/** Forwards bytes, and cuts each connection after a number of bytes. */
 async function cuttingProxy(afterBytes: number): Promise<{ url: string; cuts: () => number }> {
   let cuts = 0;
   const { port: target } = new URL(fixture.service.url);

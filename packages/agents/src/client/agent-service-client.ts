@@ -17,7 +17,7 @@ import type {
 } from "./wire-types.ts";
 
 export interface AgentServiceClientOptions {
-  /** `http://127.0.0.1:8587` when absent. */
+  /** Default: `http://127.0.0.1:8587`. */
   readonly baseUrl?: string | undefined;
   readonly apiKey?: string | undefined;
   /** Used instead of the global `fetch`. */
@@ -45,7 +45,7 @@ export interface FollowOptions extends CallOptions {
 }
 
 export interface DecisionOptions extends CallOptions {
-  /** Which of several waiting steps; not needed when one waits. */
+  /** Which step to decide, if several are waiting. */
   readonly stepId?: string | undefined;
   readonly comment?: string | undefined;
 }
@@ -68,7 +68,7 @@ export class AgentServiceClient {
     this.#fetch = fetch ?? ((input, init) => globalThis.fetch(input, init));
   }
 
-  /** Throws when no agent service answers there. */
+  /** Throws if no agent service answers at the address. */
   async health(options: CallOptions = {}): Promise<void> {
     await this.#json("GET", "/healthz", { signal: options.signal });
   }
@@ -83,7 +83,7 @@ export class AgentServiceClient {
     return await this.#json("GET", path`/v1/agents/${name}`, options);
   }
 
-  /** Starts a run and answers its id at once. `events` follows it. */
+  /** Starts a run and returns its id at once. Use `events` to follow it. */
   async execute(agentName: string, options: ExecuteOptions = {}): Promise<string> {
     const { run_id: runId } = await this.#json<{ run_id: string }>("POST", "/execute", {
       body: { agent_name: agentName, task: options.task, input: options.input },
@@ -93,13 +93,13 @@ export class AgentServiceClient {
   }
 
   /**
-   * Runs an agent to its end, however long it takes. A run that failed is a result, too: look at
-   * `status`. Giving up the waiting does not cancel the run.
+   * Runs an agent to its end, however long it takes. A failed run is a result, too: check `status`.
+   * Aborting the wait does not cancel the run.
    */
   async executeAndWait(agentName: string, options: ExecuteOptions = {}): Promise<RunBody> {
     const { signal } = options;
     const id = await this.execute(agentName, options);
-    // Its events, because one request that waits for minutes is cut off on many ways.
+    // Follows events, because proxies often cut off a single request that waits for minutes.
     for await (const { type } of this.events(id, { signal })) if (type === "run_ended") break;
     return await this.run(id, { signal });
   }
@@ -116,7 +116,10 @@ export class AgentServiceClient {
     return await this.#json("GET", "/v1/runs", { query, signal });
   }
 
-  /** Events as they come, each once, until the run has ended. Broken connections are mended. */
+  /**
+   * Yields each event once, as it arrives, until the run has ended. Reconnects after broken
+   * connections.
+   */
   events(id: string, options: FollowOptions = {}): AsyncGenerator<RunEventBody, void, undefined> {
     return this.#follow(path`/v1/runs/${id}/events`, options);
   }
@@ -129,7 +132,7 @@ export class AgentServiceClient {
     });
   }
 
-  /** The run as it is now; its end may take a moment. */
+  /** The current state of the run; after a cancellation, it may take a moment to end. */
   async cancel(id: string, options: CallOptions = {}): Promise<RunBody> {
     return await this.#json("POST", path`/v1/runs/${id}/cancel`, options);
   }
@@ -153,7 +156,7 @@ export class AgentServiceClient {
     });
   }
 
-  /** Starts a workflow and answers the run's id at once. */
+  /** Starts a workflow and returns the run's id at once. */
   async runWorkflow(
     id: string,
     options: CallOptions & { readonly input?: unknown } = {},
@@ -189,7 +192,10 @@ export class AgentServiceClient {
     return await this.#json("GET", path`/v1/workflow-runs/${id}`, options);
   }
 
-  /** Events as they come, each once, until the run has ended. Broken connections are mended. */
+  /**
+   * Yields each event once, as it arrives, until the run has ended. Reconnects after broken
+   * connections.
+   */
   workflowEvents(
     id: string,
     options: FollowOptions = {},
@@ -209,7 +215,7 @@ export class AgentServiceClient {
     return await this.#json("POST", path`/v1/workflow-runs/${id}/cancel`, options);
   }
 
-  /** Goes on with a run that needs attention. */
+  /** Continues a run that needs attention. */
   async resume(id: string, options: CallOptions = {}): Promise<WorkflowRunBody> {
     return await this.#json("POST", path`/v1/workflow-runs/${id}/resume`, options);
   }
@@ -285,7 +291,7 @@ export class AgentServiceClient {
           yield event;
           if (event.type === "run_ended" || event.type === "workflow_ended") return;
         }
-        // The service ends the stream of a run that had ended before the cursor.
+        // The service closes the stream at once if the run had ended before the cursor.
         const page = await this.#json<EventPage>("GET", where, { query: { cursor: last }, signal });
         if (page.done && page.events.length === 0) return;
       } catch (error) {
@@ -301,7 +307,7 @@ export class AgentServiceClient {
   }
 }
 
-/** A URL's path of literal parts and encoded values. */
+/** Builds a URL path from literal parts and encoded values. */
 function path(parts: TemplateStringsArray, ...values: readonly string[]): string {
   return String.raw({ raw: parts }, ...values.map((value) => encodeURIComponent(value)));
 }

@@ -1,4 +1,4 @@
-/** What the client throws: a refusal of the service, or that it cannot be reached. */
+/** The errors that the client throws: the service refused a request, or cannot be reached. */
 
 export interface AgentServiceErrorOptions {
   readonly status?: number | undefined;
@@ -9,7 +9,7 @@ export interface AgentServiceErrorOptions {
 
 export class AgentServiceError extends Error {
   override readonly name = "AgentServiceError";
-  /** The `error_code` of the answer, or `CONNECTION_FAILED`. */
+  /** The `error_code` of the response, or `CONNECTION_FAILED`. */
   readonly code: string;
   readonly status: number | undefined;
   readonly details: Readonly<Record<string, unknown>> | undefined;

@@ -1,4 +1,4 @@
-/** The client of the agent service. It has no dependencies, so that a CLI loads it at once. */
+/** The client of the agent service. It has no dependencies, so that a CLI loads it quickly. */
 export { AgentServiceClient } from "./agent-service-client.ts";
 export type {
   AgentServiceClientOptions,

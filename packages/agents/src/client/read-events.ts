@@ -1,17 +1,17 @@
-/** Reads the server-sent events of the agent service from bytes that may be cut anywhere. */
+/** Reads the agent service's server-sent events from bytes that may be split anywhere. */
 import type { RunEventBody } from "./wire-types.ts";
 
 /** The service pings every 15 s; a connection that is silent for this long is dead. */
 const SILENCE_MS = 60_000;
 
-/** Ends with the body. Throws when the connection breaks or falls silent. */
+/** Ends with the body. Throws if the connection breaks or stays silent. */
 export async function* readEvents(
   body: ReadableStream<Uint8Array>,
   silenceMs = SILENCE_MS,
 ): AsyncGenerator<RunEventBody, void, undefined> {
   const decoder = new TextDecoderStream() as TransformStream<Uint8Array, string>;
   const reader = body.pipeThrough(decoder).getReader();
-  // Pieces are joined once per line, or a long line would cost its square.
+  // Chunks are joined once per line, or a long line would take quadratic time.
   let pieces: string[] = [];
   try {
     for (;;) {
@@ -27,7 +27,7 @@ export async function* readEvents(
       }
     }
   } finally {
-    // The reader leaves; whether the server hears of it does not matter to the caller.
+    // The reader stops; the caller does not care whether the server notices.
     reader.cancel().catch(() => undefined);
   }
 }

@@ -1,24 +1,24 @@
-/** What the agent service says over HTTP. The service is typed by these as well as its client. */
+/** The agent service's HTTP API. Both the service and its client use these types. */
 
 export interface AgentSummary {
   /** The file's name without `.prompt`. */
   readonly name: string;
-  /** `metadata.name`, by which the agent can be run, too. */
+  /** `metadata.name`, by which the agent can also be run. */
   readonly title?: string | undefined;
   readonly description?: string | undefined;
-  /** Relative to the directory that is served. */
+  /** Relative to the served directory. */
   readonly file: string;
   readonly model?: string | undefined;
   /** `none` for an agent without a sandbox. */
   readonly mode: "none" | "compute" | "code";
-  /** Why the agent cannot be run: file, line, column and what is wrong. */
+  /** Why the agent cannot be run: file, line, column and problem. */
   readonly error?: string | undefined;
 }
 
 export interface AgentDetails extends AgentSummary {
   readonly input_schema?: object | undefined;
   readonly output_schema?: object | undefined;
-  /** The `sandbox:` block as it is in force. */
+  /** The effective `sandbox:` block. */
   readonly sandbox?: unknown;
   readonly tools: readonly string[];
   readonly agents: readonly string[];
@@ -63,7 +63,7 @@ export interface RunBody {
 
 type LargeField = "task" | "input" | "output" | "text";
 
-/** A run in a list. Of what has more than 16 KiB, the list has the size instead. */
+/** A run in a list. For values of more than 16 KiB, the list has the size instead. */
 export type ListedRunBody = RunBody & {
   readonly [Field in LargeField as `${Field}_omitted`]?: true;
 } & { readonly [Field in LargeField as `${Field}_bytes`]?: number };
@@ -73,7 +73,7 @@ export interface RunPage {
   readonly next_cursor?: string | undefined;
 }
 
-/** One event of an agent run or of a workflow run. Which further fields it has depends on `type`. */
+/** One event of an agent run or workflow run. Its other fields depend on `type`. */
 export interface RunEventBody {
   readonly seq: number;
   readonly time: string;
@@ -85,7 +85,7 @@ export interface EventPage {
   readonly events: readonly RunEventBody[];
   /** What to pass as `cursor` for the next page. */
   readonly next_cursor: number;
-  /** No further event will come after these. */
+  /** No further events follow these. */
   readonly done: boolean;
 }
 
@@ -100,7 +100,7 @@ export interface WorkflowSummary {
 
 export interface WorkflowDetails extends Omit<WorkflowSummary, "steps"> {
   readonly steps: readonly unknown[];
-  /** Mermaid, when it was asked for. */
+  /** A Mermaid diagram, if requested. */
   readonly graph?: string | undefined;
   readonly [field: string]: unknown;
 }

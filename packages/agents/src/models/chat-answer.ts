@@ -1,11 +1,11 @@
-/** Puts together the pieces in which a chat-completions API sends its answer. */
+/** Assembles the chunks in which a chat-completions API streams its answer. */
 import { randomUUID } from "node:crypto";
 import type { GenerateResponseData, Part } from "genkit/model";
 import { isDeeperThan } from "../json-depth.ts";
 import { JSON_SHAPE, shapeProblem } from "../json-shape.ts";
 import { ModelFailure } from "./model-failure.ts";
 
-/** What a turn may consist of. More was never meant to be used. */
+/** Limits of a turn. No real answer reaches them. */
 export interface TurnLimits {
   readonly maxTextBytes: number;
   readonly maxArgumentBytes: number;
@@ -18,19 +18,19 @@ export const DEFAULT_TURN_LIMITS: TurnLimits = {
   maxToolCalls: 128,
 };
 
-/** Ids and names of calls stand in events and in each further request. */
+/** Ids and names of calls appear in events and in every further request. */
 const MAX_NAME_LENGTH = 256;
 
-/** The part of a tool call whose arguments were no JSON says so here. */
+/** The metadata key of a tool call whose arguments were not valid JSON. */
 export const MALFORMED_ARGUMENTS = "malformedArguments";
 
-/** What a server sends may be anything, so that each part is looked at before it is used. */
+/** A server may send anything, so each part is checked before use. */
 type Unchecked = Readonly<Record<string, unknown>>;
 
 interface PendingCall {
   id: string;
   name: string;
-  /** Joined once: to append to a long text costs its square. */
+  /** Joined once: appending to a long text takes quadratic time. */
   readonly pieces: string[];
 }
 
@@ -55,12 +55,12 @@ export class ChatAnswer {
     this.#limits = limits;
   }
 
-  /** Whether the model has said that it is done. */
+  /** Whether the model has reported that it is done. */
   get isComplete(): boolean {
     return this.#finishReason !== undefined;
   }
 
-  /** Takes a piece and returns the text in it. Throws ModelFailure. */
+  /** Adds a chunk and returns the text in it. Throws ModelFailure. */
   add(piece: unknown): string {
     const { choices, usage, error } = objectOf(piece) ?? {};
     if (error !== undefined && error !== null) throw failureOf(error);
@@ -107,13 +107,13 @@ export class ChatAnswer {
       call = { id: "", name: "", pieces: [] };
       this.#calls.set(index, call);
     }
-    // An id that is too long counts as missing, and a name that is too long is that of no tool.
+    // An id that is too long counts as missing, and a name that is too long matches no tool.
     if (typeof id === "string" && id !== "" && id.length <= MAX_NAME_LENGTH) call.id = id;
     const name = textOf(called?.["name"]).slice(0, MAX_NAME_LENGTH);
     if (name !== "") call.name = name;
     const args = called?.["arguments"];
     if (args === undefined || args === null) return;
-    // Some servers send an object where the API has its text.
+    // Some servers send an object where the API has a string.
     const piece = typeof args === "string" ? args : writtenAsJson(args);
     this.#argumentBytes += piece.length;
     if (this.#argumentBytes > this.#limits.maxArgumentBytes)
@@ -128,7 +128,9 @@ export class ChatAnswer {
   }
 }
 
-/** SECURITY: a model that never stops must not fill the memory. Guarded by chat-completions.test.ts. */
+/**
+ * SECURITY: a model that never stops must not fill the memory. Guarded by chat-completions.test.ts.
+ */
 export function tooLong(what: string): ModelFailure {
   return new ModelFailure(`The model produced ${what} in one turn and was stopped.`, {
     retryable: false,
@@ -153,20 +155,21 @@ function textOf(value: unknown): string {
   return typeof value === "string" ? value : "";
 }
 
-/** Whole and not absurd, because it is added up and stored. */
+/** An integer within reason, because it is summed up and stored. */
 function countOf(value: unknown): number {
   return typeof value === "number" && value > 0 && value < 1e12 ? Math.floor(value) : 0;
 }
 
 function writtenAsJson(value: unknown): string {
   if (!isDeeperThan(value, JSON_SHAPE.maxDepth)) return JSON.stringify(value);
-  // What is deeper cannot be written down; this is just as deep as it must be to be refused as well.
+  // JSON.stringify would overflow on a deeper value; this text is just deep enough to be refused
+  // too.
   const depth = JSON_SHAPE.maxDepth + 2;
   return "[".repeat(depth) + "]".repeat(depth);
 }
 
 function toolRequest({ id, name, pieces }: PendingCall, seen: Set<string>): Part {
-  // Answers are told apart by the id, so that a missing or repeated one needs another.
+  // Answers are matched by id, so a missing or repeated id is replaced.
   const ref = id === "" || seen.has(id) ? `call_${randomUUID()}` : id;
   seen.add(ref);
   const text = pieces.join("");
@@ -176,8 +179,8 @@ function toolRequest({ id, name, pieces }: PendingCall, seen: Set<string>): Part
     metadata: { [MALFORMED_ARGUMENTS]: problem.slice(0, 200) },
   });
   try {
-    // SECURITY: everybody would wait while millions of values are parsed, checked and stored. Guarded
-    // by chat-completions.test.ts.
+    // SECURITY: all other requests would wait while millions of values are parsed, checked and
+    // stored. Guarded by chat-completions.test.ts.
     const problem = shapeProblem(text, JSON_SHAPE);
     if (problem !== undefined) return malformed(problem);
     const input: unknown = JSON.parse(text);

@@ -1,4 +1,4 @@
-/** What goes to a chat-completions server, and what comes of its answers, whole and broken. */
+/** Requests to a chat-completions server, and how its answers are read, complete and broken. */
 import type { GenerateRequest } from "genkit/model";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { ModelServer } from "../testing/model-server.ts";
@@ -169,7 +169,7 @@ test("a server that repeats the key does not make it known", async () => {
   expect(message).toBe("The model server answered 401: wrong key *** given");
   const raw = `data: ${JSON.stringify({ error: { message: "wrong key sk-secret" } })}\n\n`;
   expect((await failure({ raw })).message).toBe("The model server reported: wrong key ***");
-  // One that a cut would leave in part.
+  // A key that truncation would cut in half.
   const error = `${"x".repeat(466)} sk-secret and more`;
   expect((await failure({ status: 401, error })).message).not.toContain("sk-");
 });

@@ -24,7 +24,7 @@ export interface ChatCompletionsOptions {
 
 export const OPENAI_URL = "https://api.openai.com/v1";
 const MAX_ERROR_BYTES = 64 * 1024;
-/** A line of events that is longer has no place in the API. */
+/** The API has no legitimate use for longer event lines. */
 const MAX_LINE_LENGTH = 32 * 1024 * 1024;
 
 export interface ModelCall {
@@ -32,7 +32,7 @@ export interface ModelCall {
   readonly abortSignal?: AbortSignal | undefined;
 }
 
-/** Asks once, and streams. Throws ModelFailure. */
+/** Sends one request and streams the answer. Throws ModelFailure. */
 export async function askChatModel(
   name: string,
   options: ChatCompletionsOptions,
@@ -56,7 +56,7 @@ async function ask(
   const answer = new ChatAnswer(options.limits ?? DEFAULT_TURN_LIMITS);
   const take = (piece: unknown): void => {
     const text = answer.add(piece);
-    // Also without text, because it shows that the model is at work.
+    // Also without text, because it shows that the model is working.
     call.sendChunk({ content: text === "" ? [] : [{ text }] });
   };
   if ((response.headers.get("content-type") ?? "").includes("application/json")) {
@@ -87,7 +87,7 @@ function bodyOf(
     ...others
   } = (request.config ?? {}) as Readonly<Record<string, unknown>>;
   const tools = (request.tools ?? []).map(toChatTool);
-  // OpenAI refuses the old name for newer models; other servers may not know the new one.
+  // OpenAI rejects the old name for newer models; other servers may not know the new one.
   const lengthName = baseUrl === OPENAI_URL ? "max_completion_tokens" : "max_tokens";
   return {
     ...others,
@@ -117,7 +117,7 @@ async function post(
       ...(apiKey !== undefined && { authorization: `Bearer ${apiKey}` }),
     },
     body: JSON.stringify(body),
-    // SECURITY: the key and the conversation go to the configured server and no further. Guarded by
+    // SECURITY: the key and the conversation are sent only to the configured server. Guarded by
     // chat-completions.test.ts.
     redirect: "manual",
     ...(signal !== undefined && { signal }),
@@ -147,7 +147,7 @@ function reasonIn(text: string): string {
   }
 }
 
-/** At most as much as an error may say; the rest is not read. */
+/** At most the length of an error message; the rest is not read. */
 async function readText(response: Response): Promise<string> {
   let text = "";
   for await (const piece of decoded(response)) {
@@ -172,7 +172,7 @@ async function readJson(response: Response): Promise<unknown> {
   }
 }
 
-/** Whether the server has said that the answer is whole. */
+/** Whether the server has reported that the answer is complete. */
 async function readPieces(response: Response, take: (piece: unknown) => void): Promise<boolean> {
   for await (const line of lines(response)) {
     if (!line.startsWith("data:")) continue;

@@ -1,4 +1,4 @@
-/** Loads Genkit, which takes half a second, and takes back what it does to the process. */
+/** Loads Genkit, which takes half a second, and undoes its changes to the process. */
 import type * as Genkit from "genkit";
 
 type GenkitModule = Pick<typeof Genkit, "genkit">;
@@ -10,7 +10,7 @@ export async function loadGenkit(): Promise<GenkitModule> {
   return await loading;
 }
 
-/** What fails is told to the run; printed, it would mix with the output of the program. */
+/** Failures are reported to the run; printed, they would mix with the program's output. */
 const SILENT = {
   level: "error",
   debug: () => undefined,
@@ -22,9 +22,9 @@ const SILENT = {
 const SIGNALS = ["SIGTERM", "SIGINT"] as const;
 
 /**
- * Merely imported, Genkit ends the process on SIGTERM and SIGINT before runs were cancelled and
- * their sandboxes destroyed. Its own OpenTelemetry would keep whole prompts in memory; where the
- * process has another one, spans go there, as parts of the trace that is active.
+ * On import, Genkit installs handlers that end the process on SIGTERM and SIGINT before runs are
+ * cancelled and their sandboxes destroyed. Its own OpenTelemetry would keep whole prompts in
+ * memory; if the process has its own, spans go there, as part of the active trace.
  */
 async function load(): Promise<GenkitModule> {
   const before = new Set(SIGNALS.flatMap((signal) => process.listeners(signal)));

@@ -1,11 +1,11 @@
-/** What a model's failure means: whether asking again can help, when, and what to tell people. */
+/** What a model's failure means: whether a retry can help, when, and what to tell people. */
 
 export interface ModelFailureOptions {
-  /** Asking again, unchanged, may succeed. */
+  /** The same request may succeed later. */
   readonly retryable: boolean;
-  /** What the provider asked for. */
+  /** The delay that the provider requested. */
   readonly retryAfterMs?: number | undefined;
-  /** The model said more than a turn may have. */
+  /** The model's answer exceeded the limits of a turn. */
   readonly isTooLong?: boolean | undefined;
   readonly cause?: unknown;
 }
@@ -25,7 +25,7 @@ export class ModelFailure extends Error {
 }
 
 const MAX_MESSAGE_LENGTH = 500;
-/** Genkit's names of what may pass. */
+/** Genkit's names of transient errors. */
 const PASSING_STATUSES: ReadonlySet<unknown> = new Set([
   "RESOURCE_EXHAUSTED",
   "UNAVAILABLE",
@@ -39,10 +39,11 @@ export function isPassingHttpStatus(status: number): boolean {
 }
 
 /**
- * Any error of a Genkit model, of whichever plugin, as a ModelFailure that can be shown.
+ * Converts any error of a Genkit model, from any plugin, to a ModelFailure that can be shown.
  *
- * SECURITY: some servers repeat the key that they refuse. It is taken out before the text is cut, so
- * that no part of it is left. Guarded by chat-completions.test.ts and providers.test.ts.
+ * SECURITY: some servers repeat the key that they reject. It is removed before the text is
+ * truncated, so that no part of it remains. Guarded by chat-completions.test.ts and
+ * providers.test.ts.
  */
 export function toModelFailure(
   error: unknown,
@@ -72,7 +73,7 @@ function isConnectionFailure(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const { code } = error as { readonly code?: unknown };
   if (typeof code === "string" && /^(?:E[A-Z]+|UND_ERR_.*)$/.test(code)) return true;
-  // Genkit's Google plugins throw an error that has nothing but this text.
+  // Genkit's Google plugins throw an error that only has this text.
   if (/fetch failed|terminated|socket|network|connection error/i.test(error.message)) return true;
   return isConnectionFailure(error.cause);
 }

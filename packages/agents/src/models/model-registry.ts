@@ -14,7 +14,7 @@ import { loadGenkit } from "./load-genkit.ts";
 import { toModelFailure } from "./model-failure.ts";
 import { playScript } from "./scripted-model.ts";
 
-/** A model that can be asked for one turn. Throws ModelFailure. */
+/** A model that answers one turn. Throws ModelFailure. */
 export interface Model {
   readonly name: string;
   /** Whether nothing is streamed while the model writes the arguments of a tool call. */
@@ -48,14 +48,14 @@ export class ModelRegistry {
     this.#options = options;
   }
 
-  /** Throws AgentRunError when the model is not known or not configured. Nothing is asked yet. */
+  /** Throws AgentRunError if the model is unknown or not configured. Sends no request yet. */
   async get(name: string): Promise<Model> {
     this.check(name);
     let action = this.#models.get(name);
     if (action === undefined) {
       action = createModel(name, this.#options);
       this.#models.set(name, action);
-      // A failure to load must not be remembered.
+      // A failure to load must not be cached.
       action.catch(() => this.#models.delete(name));
     }
     const model = await action;
@@ -72,7 +72,7 @@ export class ModelRegistry {
     };
   }
 
-  /** Throws AgentRunError when a run with this model could not start. */
+  /** Throws AgentRunError if a run with this model could not start. */
   check(name: string): void {
     const problem = configurationProblem(name, this.#options.env);
     if (problem !== undefined) throw new AgentRunError("MODEL_NOT_CONFIGURED", problem);
@@ -83,7 +83,7 @@ function keysIn(env: Variables): (string | undefined)[] {
   return ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", ...GOOGLE_KEYS].map((name) => env[name]);
 }
 
-/** Some plugins still answer with a list of candidates. */
+/** Some plugins still return a list of candidates. */
 function withMessage(response: GenerateResponseData): GenerateResponseData {
   if (response.message !== undefined) return response;
   const [first] = response.candidates ?? [];

@@ -27,7 +27,7 @@ beforeAll(async () => {
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  // Anthropic's SDK reads this one itself.
+  // Anthropic's SDK reads this variable itself.
   baseUrlBefore = process.env["ANTHROPIC_BASE_URL"];
   process.env["ANTHROPIC_BASE_URL"] = url;
   const callers = "agents: [helper]\nconfig: { temperature: 0.5, maxOutputTokens: 99 }";

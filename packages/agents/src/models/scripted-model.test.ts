@@ -1,4 +1,4 @@
-/** The built-in model that needs no model: scripts of prompt files, and the demonstration. */
+/** The built-in model without a language model: scripts of prompt files, and the demonstration. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { AgentFixture } from "../testing/agent-fixture.ts";
 

@@ -1,6 +1,6 @@
 /**
- * The built-in `scripted` model: no language model at all, but turns that a prompt file spells out.
- * It shows a whole run offline, and without a script it plays a short demonstration.
+ * The built-in `scripted` model: no language model, but turns that a prompt file spells out. It
+ * shows a complete run offline; without a script it plays a short demonstration.
  */
 import type { GenerateRequest, GenerateResponseData, MessageData, Part } from "genkit/model";
 import { z } from "zod";
@@ -104,7 +104,7 @@ function mapStrings(value: unknown, change: (text: string) => string): unknown {
 
 const PROGRAM = 'echo "Hello from the sandbox, it is $(uname -s)."\n';
 
-/** Writes a program, runs it and reports what it printed, as far as the agent has tools for it. */
+/** Writes a program, runs it and reports what it printed, as far as the agent has the tools to. */
 function demonstration({ tools = [] }: GenerateRequest): readonly Turn[] {
   const has = (name: string): boolean => tools.some((tool) => tool.name === name);
   if (has("sandbox_fs_write") && has("sandbox_exec"))

@@ -1,4 +1,4 @@
-/** Agents come, change, break and go while the catalogue is open. */
+/** Agents are added, changed, broken and removed while the catalogue is open. */
 import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -21,7 +21,7 @@ const source = (title: string) => `---\nmodel: a/b\nmetadata: { name: ${title} }
 const write = async (file: string, text: string) =>
   await writeFile(join(dir, "agents", file), text);
 
-/** What each agent is called, or that it is broken. */
+/** The name of each agent, or that it is broken. */
 function titles(): Record<string, string> {
   return Object.fromEntries(
     catalogue

@@ -1,4 +1,4 @@
-/** The agents of a directory, read again when their files change. */
+/** The agents of a directory, reloaded when their files change. */
 import { watch } from "node:fs";
 import type { FSWatcher } from "node:fs";
 import { readdir, readFile, stat } from "node:fs/promises";
@@ -8,22 +8,22 @@ import type { AgentDefinition } from "./agent-definition.ts";
 import { MAX_PROMPT_BYTES } from "./frontmatter-yaml.ts";
 import { parsePrompt, PROMPT_SUFFIX } from "./parse-prompt.ts";
 
-/** An agent, or why its file is none. */
+/** An agent, or why its file cannot be used. */
 export type CatalogueEntry =
   | { readonly name: string; readonly file: string; readonly definition: AgentDefinition }
   | { readonly name: string; readonly file: string; readonly error: string };
 
 export interface AgentCatalogueOptions {
-  /** Has the folder `agents`, which need not exist. */
+  /** Contains the folder `agents`, which need not exist. */
   readonly dir: string;
   readonly log: Logger;
-  /** How often to look at the files even if nothing was noticed; some file systems tell of nothing. */
+  /** How often to check the files without a notification; some file systems send none. */
   readonly rescanMs?: number | undefined;
 }
 
 const FOLDER = "agents";
 const RESCAN_MS = 2_000;
-/** Editors save in several acts. */
+/** Editors save in several steps. */
 const SETTLE_MS = 25;
 const MAX_AGENTS = 1_000;
 
@@ -69,7 +69,9 @@ export class AgentCatalogue {
       .toSorted((one, other) => one.name.localeCompare(other.name));
   }
 
-  /** By file name without suffix, else by `metadata.name`, which more than one may have. */
+  /**
+   * Finds by file name without suffix, or else by `metadata.name`, which several agents may share.
+   */
   find(name: string): CatalogueEntry | undefined {
     const entries = this.entries();
     return (
@@ -78,9 +80,9 @@ export class AgentCatalogue {
     );
   }
 
-  /** Reads the files that have changed. A file that is broken keeps its error, and the others work. */
+  /** Reloads the files that have changed. A broken file keeps its error; the others still work. */
   async refresh(): Promise<void> {
-    // One at a time; who comes meanwhile needs one that begins after it came.
+    // One scan at a time; a caller that arrives during one needs a scan that starts after its call.
     while (this.#scanning !== undefined) await this.#scanning;
     this.#scanning = this.#scan();
     try {
@@ -113,7 +115,9 @@ export class AgentCatalogue {
     }
   }
 
-  /** Undefined for what is gone or no file. Replacing a file changes its inode. */
+  /**
+   * Undefined for a missing file or one that is not regular. Replacing a file changes its inode.
+   */
   async #stampOf(file: string): Promise<string | undefined> {
     try {
       const status = await stat(join(this.#folder, file), { bigint: true });
@@ -121,7 +125,7 @@ export class AgentCatalogue {
       return status.isFile() ? `${ino} ${size} ${mtimeNs} ${ctimeNs}` : undefined;
     } catch (error) {
       if (isMissing(error)) return undefined;
-      // One that cannot be looked at, such as a link to itself, must not keep the others away.
+      // An unreadable entry, such as a link to itself, must not hide the others.
       return String(error);
     }
   }
@@ -150,7 +154,7 @@ export class AgentCatalogue {
       });
       this.#watcher.on("error", () => this.#unwatch());
     } catch (error) {
-      // The folder may come later; the scan that goes on anyway finds it.
+      // The folder may be created later; the periodic scan then finds it.
       if (!isMissing(error)) this.#log.debug({ err: error }, "the agents' folder is not watched");
     }
   }

@@ -1,4 +1,4 @@
-/** What an agent's file says, checked. */
+/** The checked content of an agent's file. */
 import type { SandboxSettings } from "@sandkasten/tools";
 import type { McpServerSettings } from "./frontmatter-schema.ts";
 import type { ValueCheck } from "./value-check.ts";
@@ -9,9 +9,9 @@ export interface AgentDefinition {
   /** `metadata.name`. */
   readonly title: string | undefined;
   readonly description: string | undefined;
-  /** As messages show it: relative to the directory that is served. */
+  /** As messages show it: relative to the served directory. */
   readonly file: string;
-  /** `PROVIDER/NAME`; the service's default when absent. */
+  /** `PROVIDER/NAME`; the service's default if absent. */
   readonly model: string | undefined;
   readonly config: Readonly<Record<string, unknown>>;
   readonly input: ValueCheck | undefined;
@@ -19,7 +19,7 @@ export interface AgentDefinition {
   readonly output: ValueCheck | undefined;
   readonly outputFormat: "json" | "text";
   readonly sandbox: SandboxSettings | undefined;
-  /** Tools of MCP servers that may be used; undefined for all. */
+  /** The tools of MCP servers that may be used; undefined for all. */
   readonly tools: readonly string[] | undefined;
   readonly agents: readonly string[];
   readonly mcp: Readonly<Record<string, McpServerSettings>>;

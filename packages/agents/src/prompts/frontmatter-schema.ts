@@ -9,7 +9,7 @@ const schemaForm = "JSON Schema, or Picoschema as in `name: string, who it is fo
 const mcpName = z
   .string()
   .regex(/^[A-Za-z0-9_-]{1,32}$/, "must be 1 to 32 letters, digits, `_` or `-`")
-  // SECURITY: the tools of a server called `sandbox` could pose as those of the sandbox. Guarded by
+  // SECURITY: the tools of a server named `sandbox` could pose as those of the sandbox. Guarded by
   // parse-prompt.test.ts.
   .refine(
     (name) => !/^(?:sandbox|agent)(?:_|$)/i.test(name),

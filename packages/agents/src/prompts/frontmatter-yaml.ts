@@ -1,24 +1,24 @@
-/** Splits an agent's file into frontmatter and template, and knows the place of each value. */
+/** Splits an agent's file into frontmatter and template, and records the position of each value. */
 import { isMap, isNode, isScalar, LineCounter, parseDocument } from "yaml";
 import type { Document, Node } from "yaml";
 import { MAX_YAML_NESTING, tooDeepAt } from "../yaml-nesting.ts";
 import { PromptError } from "./prompt-error.ts";
 import type { Place } from "./prompt-error.ts";
 
-/** People write these files; one that is larger was not meant to be an agent. */
+/** People write these files by hand; a larger file was not meant to be an agent. */
 export const MAX_PROMPT_BYTES = 1024 * 1024;
 
 export interface Frontmatter {
   readonly value: Readonly<Record<string, unknown>>;
   readonly template: string;
-  /** The place of a value, or of the innermost value around one that is missing. */
+  /** The position of a value, or of the innermost value that encloses a missing one. */
   readonly placeOf: (path: readonly PropertyKey[], which?: "value" | "name") => Place;
 }
 
 const START: Place = { line: 1, column: 1 };
 const FENCE = /^---[ \t]*$/;
 
-/** Throws PromptError for whatever is no frontmatter: such a file must never become a prompt. */
+/** Throws PromptError if there is no valid frontmatter: such a file must never become a prompt. */
 export function readFrontmatter(file: string, source: string): Frontmatter {
   if (Buffer.byteLength(source) > MAX_PROMPT_BYTES)
     throw new PromptError(
@@ -65,8 +65,8 @@ function parseYaml(file: string, yaml: string): Omit<Frontmatter, "template"> {
 }
 
 /**
- * SECURITY: aliases can make a few lines of YAML as large as memory; the parser refuses to expand
- * more than a hundred of them. Guarded by parse-prompt.test.ts.
+ * SECURITY: aliases can expand a few lines of YAML until memory is full; the parser refuses to
+ * expand more than a hundred of them. Guarded by parse-prompt.test.ts.
  */
 function valueOf(file: string, document: Document.Parsed): Readonly<Record<string, unknown>> {
   let value: unknown;

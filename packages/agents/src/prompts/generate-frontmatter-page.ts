@@ -1,9 +1,9 @@
 /**
- * Prints `docs/reference/frontmatter.md`, made from the schemas of the keys:
+ * Prints `docs/reference/frontmatter.md`, generated from the schemas of the keys:
  *
  *     node packages/agents/src/prompts/generate-frontmatter-page.ts > docs/reference/frontmatter.md
  *
- * A test fails while the page is not what this prints.
+ * A test fails if the page differs from this output.
  */
 import { sandboxSettingsSchema } from "@sandkasten/tools";
 import { z } from "zod";
@@ -86,7 +86,7 @@ function rows(schema: JsonSchema, path: readonly string[]): (readonly string[])[
   });
 }
 
-/** Objects inside of unions and of maps have keys as well. */
+/** Objects inside unions and maps have keys as well. */
 function innerSchemas(schema: JsonSchema): readonly JsonSchema[] {
   const { properties, additionalProperties: values } = schema;
   const inner = properties === undefined && typeof values === "object" ? values : schema;

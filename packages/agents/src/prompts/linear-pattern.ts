@@ -1,14 +1,14 @@
-/** Regular expressions of schemas, searched in time linear in the text. */
+/** Regular expressions of schemas, matched in time linear to the text. */
 import { RE2JS } from "re2js";
 
-/** Length of a pattern times what its counted repetitions multiply it by. */
+/** The length of a pattern, multiplied by its counted repetitions. */
 const MAX_EXPANDED = 8192;
 
 /**
  * What Ajv uses instead of `RegExp`.
  *
- * SECURITY: the text is a caller's or a model's. With the engine of JavaScript, thirty characters are
- * enough to stop the whole process, unless the author of the pattern is careful. Guarded by
+ * SECURITY: the text comes from a caller or a model. With JavaScript's engine, thirty characters
+ * can block the whole process unless the author of the pattern is careful. Guarded by
  * value-check.test.ts.
  */
 export const linearPattern = Object.assign(
@@ -31,6 +31,6 @@ export const linearPattern = Object.assign(
       );
     }
   },
-  // Only for code that Ajv writes to files, which is never done here.
+  // Only needed for code that Ajv writes to files, which never happens here.
   { code: "" },
 );

@@ -1,4 +1,7 @@
-/** Turns the text of a `.prompt` file into an agent's definition, or says what is wrong where. */
+/**
+ * Parses the text of a `.prompt` file into an agent's definition, or reports what is wrong and
+ * where.
+ */
 import { basename } from "node:path";
 import { nearestName, parseSandboxSettings, SettingsError } from "@sandkasten/tools";
 import type { SandboxSettings } from "@sandkasten/tools";
@@ -18,7 +21,7 @@ import { ValueCheck } from "./value-check.ts";
 
 export const PROMPT_SUFFIX = ".prompt";
 
-/** `file` is what messages call it. Throws PromptError. */
+/** `file` is the name used in messages. Throws PromptError. */
 export async function parsePrompt(file: string, source: string): Promise<AgentDefinition> {
   const frontmatter = readFrontmatter(file, source);
   const given = checkKeys(file, frontmatter);
@@ -93,7 +96,7 @@ function unwrap(schema: unknown): unknown {
 function describeIssue(issue: z.core.$ZodIssue): string {
   if (issue.code === "invalid_key") return issue.issues[0]?.message ?? issue.message;
   if (issue.code !== "invalid_union") return issue.message;
-  // The form that came nearest is the one with the fewest faults.
+  // The closest form is the one with the fewest errors.
   const forms = issue.errors.toSorted((one, other) => one.length - other.length);
   const [inner] = forms[0] ?? [];
   if (inner === undefined) return issue.message;

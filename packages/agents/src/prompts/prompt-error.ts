@@ -1,7 +1,7 @@
 /** What is wrong with an agent's file, and where. */
 
 export interface Place {
-  /** Both count from 1. */
+  /** Both start at 1. */
   readonly line: number;
   readonly column: number;
 }

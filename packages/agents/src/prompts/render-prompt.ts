@@ -1,9 +1,9 @@
-/** Renders an agent's template into the messages that a model gets. */
+/** Renders an agent's template into the messages for a model. */
 import { Dotprompt } from "dotprompt";
 import type { Message, Part } from "dotprompt";
 import type { AgentDefinition } from "./agent-definition.ts";
 
-/** Renders with made-up input, which finds mistakes in the template before anyone runs the agent. */
+/** Renders with sample input, which finds mistakes in the template before anyone runs the agent. */
 export async function checkTemplate({ template }: AgentDefinition): Promise<void> {
   const render = await new Dotprompt().compile({ template });
   await render({ input: {} });
@@ -15,14 +15,14 @@ export interface PromptInput {
 }
 
 /**
- * The messages of a run. The task is `{{userInput}}`; where a template does not use it, it comes as
- * a message after the others.
+ * The messages of a run. The task is `{{userInput}}`; if a template does not use it, it is appended
+ * as a separate message.
  *
  * SECURITY: dotprompt marks roles inside the rendered text, and input that contains such a mark
- * would become a message of another role, for example of the system. A mark may also be put together
- * of two values, or of a value and the words around it, as in `<<<{{userInput}}>>>`. So no value has
- * a character that every mark needs: while the template is rendered, others stand for them. Guarded
- * by render-prompt.test.ts.
+ * would become a message of another role, for example the system's. A mark may also be composed of
+ * two values, or of a value and the text around it, as in `<<<{{userInput}}>>>`. So values are
+ * rendered without the characters that every mark needs: others replace them meanwhile. Guarded by
+ * render-prompt.test.ts.
  */
 export async function renderPrompt(
   { template }: AgentDefinition,
@@ -46,7 +46,7 @@ export async function renderPrompt(
 const OF_MARKS = ["<", ":", ">"] as const;
 const PRIVATE_USE = { first: 0xf0000, last: 0xffffd };
 
-/** Characters that nothing in `text` has stand for those of marks, so that they can be told apart. */
+/** Replaces the characters of marks by ones that `text` does not contain, to tell them apart. */
 function standIns(text: string): Record<"hide" | "show", (text: string) => string> {
   const used = new Set(text.match(/[\u{f0000}-\u{ffffd}]/gu));
   const pairs: (readonly [string, string])[] = [];
@@ -70,9 +70,9 @@ function mapStrings(value: unknown, change: (text: string) => string): unknown {
 }
 
 /**
- * Instructions above `{{role "user"}}` are the author's words and become the system message.
+ * Instructions above `{{role "user"}}` are the author's and become the system message.
  *
- * SECURITY: only where no input is part of them, or a caller's words would get the author's weight.
+ * SECURITY: only if they contain no input, or a caller's words would get the author's authority.
  * Guarded by render-prompt.test.ts.
  */
 function withSystemRole(template: string, messages: readonly Message[]): readonly Message[] {
@@ -83,7 +83,7 @@ function withSystemRole(template: string, messages: readonly Message[]): readonl
   return [{ ...first, role: "system" }, second, ...rest];
 }
 
-/** Providers take one system message, at the beginning. Empty messages are refused by some. */
+/** Providers accept one system message, at the beginning. Some reject empty messages. */
 function oneSystemMessage(messages: readonly Message[]): Message[] {
   const filled = messages.filter(({ content }) => content.some((part) => !isBlank(part)));
   const system = filled.filter(({ role }) => role === "system").flatMap(({ content }) => content);

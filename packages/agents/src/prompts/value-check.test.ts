@@ -1,4 +1,4 @@
-/** Schemas of agents and workflows against values that a caller or a model chose to be hostile. */
+/** Schemas of agents and workflows against hostile values of a caller or a model. */
 import { expect, test } from "vitest";
 import { ValueCheck } from "./value-check.ts";
 

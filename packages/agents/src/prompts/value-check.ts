@@ -6,14 +6,14 @@ import { picoschema } from "dotprompt";
 import { linearPattern } from "./linear-pattern.ts";
 
 const MAX_PROBLEMS = 10;
-/** Of a larger value only the first problem is told. */
+/** For larger values, only the first problem is reported. */
 const MAX_DESCRIBED_LENGTH = 64 * 1024;
 
 export type JsonSchemaObject = Readonly<Record<string, unknown>>;
 
 /** A schema and the check that it describes. */
 export class ValueCheck {
-  /** JSON Schema, also where the file has Picoschema. */
+  /** JSON Schema, even if the file uses Picoschema. */
   readonly schema: JsonSchemaObject;
   readonly #validate: ValidateFunction;
   readonly #describe: ValidateFunction;
@@ -28,7 +28,7 @@ export class ValueCheck {
     this.#describe = describeAll;
   }
 
-  /** Throws when the schema is neither a valid JSON Schema nor Picoschema. */
+  /** Throws if the schema is neither a valid JSON Schema nor Picoschema. */
   static async compile(given: unknown): Promise<ValueCheck> {
     const schema = (await picoschema(structuredClone(given))) as JsonSchemaObject;
     const { $schema: dialect = "" } = schema;
@@ -45,9 +45,10 @@ export class ValueCheck {
   }
 
   /**
-   * What is wrong with the value, in a sentence; undefined when it fits. Fills in defaults.
+   * Describes the problem with the value in a sentence; undefined if it is valid. Fills in
+   * defaults.
    *
-   * SECURITY: a value of megabytes can have millions of problems, and to describe them all takes
+   * SECURITY: a value of megabytes can have millions of problems, and describing them all takes
    * gigabytes. Guarded by value-check.test.ts.
    */
   problem(value: unknown): string | undefined {

@@ -1,4 +1,4 @@
-/** What the founding documents promise of agents, each sentence by a run against real sandboxes. */
+/** The guarantees for agents, each verified by a run against real sandboxes. */
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -32,7 +32,7 @@ const call = (name: string, given: object): ScriptedTurn => ({
   calls: [{ name, arguments: given }],
 });
 
-/** Sessions that are not over, as the daemon has them. */
+/** Sessions that have not ended, as the daemon lists them. */
 async function livingSessions(): Promise<unknown[]> {
   const { body } = await daemon.call<unknown[]>("GET", "/v1/sessions?status=running");
   return body;
@@ -166,7 +166,7 @@ for path in ["${marker}", "/etc/marker", "${secret}"]:
   }[];
   expect(exitCode).toBe(0);
   expect(stdout.match(/^(?:FileNotFound|Permission)Error$/gm)?.length).toBeGreaterThanOrEqual(3);
-  // The service's variables have the model's key, and the daemon's is what opens sandboxes.
+  // The service's variables contain the model's key; the daemon's key opens sandboxes.
   for (const kept of ["host-secret", "sk-test", daemon.apiKey, fixture.model.url, "SQLite"])
     expect(stdout).not.toContain(kept);
   expect(await readFile(secret, "utf8")).toBe("host-secret");
@@ -295,7 +295,7 @@ print(json.dumps({"total_lines": len(lines), "error_count": len(errors), "top_er
   );
 });
 
-/** What a monitoring system reads of the service. */
+/** What a monitoring system reads from the service. */
 async function counted(): Promise<{ readonly runs: number; readonly transforms: number }> {
   const text = await (await fetch(`${fixture.service.url}/metrics`)).text();
   const sum = (pattern: RegExp): number =>

@@ -4,21 +4,23 @@ import type { SandboxScope } from "@sandkasten/tools";
 export interface AgentExecutor {
   /** Runs an agent to its end. Throws AgentRunError. */
   execute(request: AgentRunRequest): Promise<AgentRunResult>;
-  /** The result of a run that has succeeded, for a caller that did not hear of its end. */
+  /** The result of a successful run, for a caller that missed its end. */
   finished(runId: string | undefined): AgentRunResult | undefined;
-  /** Whether there is an agent of this file name or `metadata.name` that can be run. */
+  /** Whether a runnable agent has this file name or `metadata.name`. */
   has(agentName: string): boolean;
 }
 
 export interface AgentRunRequest {
   readonly agentName: string;
-  /** What `{{userInput}}` becomes. */
+  /** The value of `{{userInput}}`. */
   readonly task?: string | undefined;
   /** Structured input, checked against the agent's input schema. */
   readonly input?: unknown;
-  /** Chosen by the caller so that a retry is recognisable; a new one when absent. */
+  /** Chosen by the caller so that a retry can be recognized; generated if absent. */
   readonly runId?: string | undefined;
-  /** Set when the agent runs as a step. Its sandboxes are the workflow's unless it is isolated. */
+  /**
+   * Set if the agent runs as a step. It then uses the workflow's sandboxes unless it is isolated.
+   */
   readonly workflow?:
     | { readonly runId: string; readonly stepId: string; readonly scope: SandboxScope }
     | undefined;
@@ -30,7 +32,7 @@ export interface AgentRunResult {
   readonly runId: string;
   /** The model's last text. */
   readonly text: string;
-  /** What the output schema describes; the text when the agent has none. */
+  /** The value that the output schema describes; the text if the agent has no schema. */
   readonly output: unknown;
   /** How many turns the model took. */
   readonly steps: number;
@@ -61,7 +63,7 @@ export type AgentRunErrorCode =
   | "PROCESS_ENDED"
   | "INTERNAL_ERROR";
 
-/** The same run may succeed later, unchanged. */
+/** The same run may succeed later without changes. */
 const RETRYABLE: ReadonlySet<AgentRunErrorCode> = new Set([
   "MODEL_UNAVAILABLE",
   "TOOLS_FAILED",
@@ -70,7 +72,7 @@ const RETRYABLE: ReadonlySet<AgentRunErrorCode> = new Set([
   "PROCESS_ENDED",
 ]);
 
-/** Why an agent run did not come to a result. The message says what happened and what to do. */
+/** Why an agent run has no result. The message says what happened and what to do. */
 export class AgentRunError extends Error {
   override readonly name = "AgentRunError";
   readonly code: AgentRunErrorCode;

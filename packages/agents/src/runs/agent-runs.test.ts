@@ -1,4 +1,4 @@
-/** Agents without a sandbox: what goes in, what comes out, and what is refused. */
+/** Agents without a sandbox: input, output, and refused requests. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AgentFixture, agent } from "../testing/agent-fixture.ts";
 

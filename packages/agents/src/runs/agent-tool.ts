@@ -6,11 +6,14 @@ export interface AgentTool {
   /** Written for a model. */
   readonly description: string;
   readonly inputSchema: object;
-  /** Its time does not count as the run's. */
+  /** Its time does not count towards the run's timeout. */
   readonly pausesClock: boolean;
-  /** Makes spans of its calls by itself. */
+  /** Creates the spans of its calls itself. */
   readonly isTraced?: boolean;
-  /** What a model sees. Throws ToolFailure, ToolError, or anything that a model must not see. */
+  /**
+   * Returns what a model sees. Throws ToolFailure, ToolError, or an error that a model must not
+   * see.
+   */
   run(input: unknown, call: AgentToolCall): Promise<unknown>;
 }
 
@@ -18,7 +21,7 @@ export interface AgentToolCall {
   readonly id: string;
   readonly signal: AbortSignal;
   readonly onOutput: (piece: OutputPiece) => void;
-  /** Tells followers of the run something about this call. */
+  /** Reports something about this call to followers of the run. */
   readonly emit: (type: string, data: object) => void;
 }
 

@@ -1,6 +1,6 @@
 /** Limits how long the service waits for the daemon. */
 
-/** Rejects when the work takes longer; the work itself goes on. */
+/** Rejects if the work takes longer; the work itself continues. */
 export async function withDaemonTimeout<Result>(
   ms: number,
   work: Promise<Result>,

@@ -1,4 +1,6 @@
-/** Notices that the daemon hangs while tool calls wait for it; an open connection does not show that. */
+/**
+ * Notices a daemon that hangs while tool calls wait for it; an open connection does not show that.
+ */
 import type { SandboxClient } from "@sandkasten/sdk";
 import { SandboxError } from "@sandkasten/sdk";
 
@@ -33,7 +35,7 @@ export class DaemonWatch {
     return this.#failures >= MAX_FAILURES;
   }
 
-  /** Does work that waits for the daemon, and reports when the daemon stops answering meanwhile. */
+  /** Does work that waits for the daemon, and reports if the daemon stops responding meanwhile. */
   async during<Result>(work: () => Promise<Result>, onSilence: () => void): Promise<Result> {
     // One entry for each caller, even if two pass the same function.
     const report = (): void => onSilence();
@@ -69,7 +71,7 @@ export class DaemonWatch {
       await this.#client.health({ signal: AbortSignal.timeout(this.#deadlineMs) });
       return true;
     } catch (error) {
-      // A refusal is an answer, too.
+      // An error response is a response, too.
       return error instanceof SandboxError && error.code !== "CONNECTION_FAILED";
     }
   }

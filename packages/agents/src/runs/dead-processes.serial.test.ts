@@ -1,4 +1,6 @@
-/** Services that are killed, stopped, or several on one database: no run and no sandbox is left over. */
+/**
+ * Services that are killed, stopped, or share one database: no run and no sandbox is left behind.
+ */
 import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { TestDaemon } from "../../../../tests/support/test-daemon.ts";
@@ -8,7 +10,7 @@ import { ServiceProcesses } from "../testing/service-processes.ts";
 import type { ServiceProcess } from "../testing/service-processes.ts";
 
 const AGENTS = { coder: agent("sandbox: { mode: code }"), talker: agent("") };
-/** Renewed every second; the daemon ends the sandbox of a dead process after this. */
+/** Renewed every second; the daemon ends the sandbox of a dead process after this time. */
 const LEASE_SECONDS = 4;
 
 let daemon: TestDaemon;

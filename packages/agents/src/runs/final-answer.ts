@@ -1,4 +1,4 @@
-/** Structured output: what the model is asked for, and whether its answer is that. */
+/** Structured output: what the model is asked for, and whether its answer matches. */
 import { isDeeperThan } from "../json-depth.ts";
 import type { AgentDefinition } from "../prompts/agent-definition.ts";
 
@@ -10,7 +10,7 @@ export interface FinalAnswer {
   readonly problem?: string;
 }
 
-/** What to tell the model about the form of its answer; undefined when it is free. */
+/** What to tell the model about the form of its answer; undefined for free text. */
 export function answerInstructions(definition: AgentDefinition): string | undefined {
   if (definition.outputFormat === "text") return undefined;
   if (definition.output === undefined)
@@ -22,7 +22,7 @@ export function checkAnswer(definition: AgentDefinition, text: string): FinalAns
   if (definition.outputFormat === "text") return { output: text };
   const value = jsonIn(text);
   if (value === undefined) return { output: undefined, problem: "it is not one JSON value" };
-  // SECURITY: what is deeper cannot be written down, and a run whose end is not stored never ends.
+  // SECURITY: a deeper value cannot be serialized, and a run whose end is not stored never ends.
   // Guarded by misbehaving-models.test.ts.
   if (isDeeperThan(value.json, MAX_DEPTH))
     return { output: undefined, problem: `it is nested more than ${MAX_DEPTH} levels deep` };
@@ -45,7 +45,7 @@ function jsonIn(text: string): { readonly json: unknown } | undefined {
     try {
       return { json: JSON.parse(candidate) as unknown };
     } catch {
-      // The next candidate may be what was meant.
+      // The next candidate may be the intended one.
     }
   }
   return undefined;

@@ -1,4 +1,4 @@
-/** Finds an agent by its name, or says why there is none to run. */
+/** Finds an agent by its name, or explains why it cannot be run. */
 import type { AgentCatalogue } from "../prompts/agent-catalogue.ts";
 import type { AgentDefinition } from "../prompts/agent-definition.ts";
 import { suggestedName } from "../suggested-name.ts";

@@ -1,4 +1,7 @@
-/** A daemon that accepts connections and does not answer ends runs instead of holding them for ever. */
+/**
+ * A daemon that accepts connections but does not respond ends runs instead of blocking them
+ * forever.
+ */
 import { once } from "node:events";
 import { createServer } from "node:net";
 import type { AddressInfo } from "node:net";

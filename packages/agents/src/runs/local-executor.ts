@@ -23,10 +23,10 @@ export interface LocalExecutorOptions extends PreparationOptions, RunToolsOption
   readonly maxQueuedRuns?: number | undefined;
 }
 
-/** A run that was accepted. */
+/** An accepted run. */
 export interface StartedRun {
   readonly runId: string;
-  /** Never rejects: the stored run has what became of it. */
+  /** Never rejects: the stored run has the outcome. */
   readonly ended: Promise<void>;
 }
 
@@ -56,7 +56,7 @@ export class LocalExecutor implements AgentExecutor {
     return await this.#execute(request, undefined);
   }
 
-  /** Accepts a run and returns at once. Throws AgentRunError for one that cannot start. */
+  /** Accepts a run and returns at once. Throws AgentRunError if it cannot start. */
   start(request: AgentRunRequest): StartedRun {
     const run = this.#prepare(request, undefined);
     if (this.#slots.isFull)
@@ -76,21 +76,21 @@ export class LocalExecutor implements AgentExecutor {
         return await this.#run(run);
       }, run.stop.signal);
     } catch (error) {
-      // What has begun has also told its end, unless it could not be stored.
+      // A started run has reported its own end, unless that could not be stored.
       if (!hasBegun) this.#end(run, this.#failureOf(run, error));
       else if (!(error instanceof AgentRunError))
         this.#options.log.error({ err: error, run_id: run.runId }, "a run's end was not stored");
     }
   }
 
-  /** Cancels a run of this process. False when it is none, or has ended. */
+  /** Cancels a run of this process. False if there is none, or it has ended. */
   cancel(runId: string): boolean {
     const stop = this.#active.get(runId);
     stop?.abort(new AgentRunError("CANCELLED", "The run was cancelled."));
     return stop !== undefined;
   }
 
-  /** Stops working on runs that another process has ended, which took this one for dead. */
+  /** Stops working on runs that another process has ended because it considered this one dead. */
   dropLostRuns(): void {
     const { runs, processId } = this.#options;
     for (const [runId, stop] of this.#active)
@@ -218,7 +218,7 @@ export class LocalExecutor implements AgentExecutor {
   #end(run: PreparedRun, end: RunEnd): void {
     const { runs, events, processId } = this.#options;
     this.#active.delete(run.runId);
-    // Another process that took this one for dead has told the end already.
+    // Another process that considered this one dead has already reported the end.
     if (!runs.end(run.runId, processId, end)) return;
     events.append(run.runId, "run_ended", {
       status: end.status,
@@ -243,7 +243,7 @@ export class LocalExecutor implements AgentExecutor {
     return { status: code === "CANCELLED" ? "cancelled" : "failed", error: { code, message } };
   }
 
-  /** What needs sandboxes, programs or time; all of it is gone when this settles. */
+  /** The part that needs sandboxes, programs or time; all of it is released when this settles. */
   async #work(run: PreparedRun): Promise<LoopResult> {
     const { runs, models, processId, log, loop } = this.#options;
     const { runId, definition, modelName, parent, stop, request, values } = run;
@@ -270,7 +270,7 @@ export class LocalExecutor implements AgentExecutor {
     });
   }
 
-  /** A run whose events cannot be stored must end, but the process goes on. */
+  /** A run whose events cannot be stored must end, but the process continues. */
   #emit({ runId, stop }: PreparedRun, type: string, data: object): void {
     const { runs, events, processId } = this.#options;
     try {

@@ -1,4 +1,7 @@
-/** A database that fails under a run, or in which another process has taken it, ends the run and not the service. */
+/**
+ * A database that fails during a run, or in which another process took the run over, ends the run
+ * and not the service.
+ */
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
@@ -32,13 +35,13 @@ test("a process that another one took for dead tells nothing more about the run"
   const id = await fixture.client.execute("helper", { task: "x" });
   await fixture.until(id, "text");
   using database = new DatabaseSync(join(fixture.dir, ".sandkasten", "agents.db"));
-  // What the other process does, which finds no heartbeat of this one.
+  // What another process does when it finds no heartbeat of this one.
   const error = { code: "PROCESS_ENDED", message: "The process that ran it ended." };
   expect(new RunStore(database).failAbandoned(() => [], error)).toEqual([id]);
   const events = new EventLog(database);
   const { seq } = events.append(id, "run_ended", { status: "failed", error });
 
-  // The model goes on talking.
+  // The model keeps sending.
   await new Promise((resolve) => setTimeout(resolve, 200));
   expect(events.read(id, seq, 100)).toEqual([]);
   expect(await fixture.client.run(id)).toMatchObject({ status: "failed", error });

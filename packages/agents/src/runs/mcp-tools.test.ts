@@ -1,4 +1,6 @@
-/** Tools of real MCP servers, started as programs and reached over HTTP, that work and that fail. */
+/**
+ * Tools of real MCP servers, started as programs and reached over HTTP, that work and that fail.
+ */
 import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { promisify } from "node:util";

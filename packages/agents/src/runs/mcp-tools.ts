@@ -1,4 +1,4 @@
-/** Tools of MCP servers: started or dialled for a run, and let go with it. */
+/** Tools of MCP servers: started or connected for a run, and closed with it. */
 import { resolve } from "node:path";
 import type { Client, Transport } from "@modelcontextprotocol/client";
 import type { McpServerSettings } from "../prompts/frontmatter-schema.ts";
@@ -10,9 +10,9 @@ import { shortenedText } from "./shorten.ts";
 import { toolName } from "./tool-name.ts";
 
 export interface McpOptions {
-  /** Where programs start that name no directory. */
+  /** The working directory of programs that do not name one. */
   readonly dir: string;
-  /** What `${NAME}` in settings can stand for. */
+  /** The values that `${NAME}` in settings can refer to. */
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly signal: AbortSignal;
 }
@@ -25,17 +25,17 @@ const CONNECT_TIMEOUT_MS = 20_000;
 const CALL_TIMEOUT_MS = 10 * 60_000;
 const MAX_RESULT_LENGTH = 100_000;
 const MAX_DESCRIPTION_LENGTH = 4_000;
-/** Each one costs the model context on every turn, and providers refuse more. */
+/** Each tool uses model context on every turn, and providers reject more. */
 const MAX_TOOLS = 200;
 
-/** Connects to all servers of the agent. Throws AgentRunError when one cannot be reached. */
+/** Connects to all servers of the agent. Throws AgentRunError if one cannot be reached. */
 export async function connectMcp(
   definition: AgentDefinition,
   options: McpOptions,
 ): Promise<McpTools> {
   const clients: Client[] = [];
   const close = async (): Promise<void> => {
-    // One that does not end must not keep the others.
+    // A server that does not end must not keep the others open.
     await Promise.allSettled(clients.map(async (client) => await client.close()));
   };
   try {
@@ -83,9 +83,9 @@ async function toolsOf(
 }
 
 /**
- * SECURITY: an agent's file can start programs on this machine; who may write it is the operator, as
- * with any code. The programs get few variables, so that keys of models and of the daemon do not
- * reach them unless the file says so. Guarded by mcp-tools.test.ts.
+ * SECURITY: an agent's file can start programs on this machine; whoever may write it acts as the
+ * operator, as with any code. The programs get few variables, so that keys of models and of the
+ * daemon do not reach them unless the file says so. Guarded by mcp-tools.test.ts.
  */
 async function transportOf(
   settings: McpServerSettings,
@@ -96,7 +96,7 @@ async function transportOf(
     return new StdioClientTransport({
       command: settings.command,
       args: settings.args ?? [],
-      // To these it adds HOME, LOGNAME, PATH, SHELL, TERM and USER.
+      // The MCP client adds HOME, LOGNAME, PATH, SHELL, TERM and USER to these.
       env: withVariables(settings.env ?? {}, env),
       cwd: settings.cwd === undefined ? dir : resolve(dir, settings.cwd),
       stderr: "ignore",
@@ -162,7 +162,7 @@ function textOf(content: Awaited<ReturnType<Client["callTool"]>>["content"]): st
   return shortenedText(texts.join("\n"), MAX_RESULT_LENGTH);
 }
 
-/** Checked here because only the servers know what they have. */
+/** Checked here because only the servers know which tools they have. */
 function allowedTools(
   { name, tools: allowed, mcp }: AgentDefinition,
   tools: AgentTool[],

@@ -1,4 +1,4 @@
-/** One turn of models that heed nothing: no signal, no limit, no end. */
+/** One turn of models that ignore everything: the signal, the limits, the end. */
 import type { GenerateResponseData } from "genkit/model";
 import { expect, test } from "vitest";
 import type { Model } from "../models/model-registry.ts";

@@ -1,4 +1,4 @@
-/** Asks a model for one turn: with a limit on silence, and again when that may help. */
+/** Requests one turn of a model: with a limit on silence, and with retries where they may help. */
 import type { GenerateRequest, GenerateResponseData } from "genkit/model";
 import { tooLong } from "../models/chat-answer.ts";
 import { ModelFailure, toModelFailure } from "../models/model-failure.ts";
@@ -7,10 +7,10 @@ import { AgentRunError } from "./agent-executor.ts";
 
 export interface RetryPolicy {
   readonly maxRetries: number;
-  /** The longest first pause; each further one may be twice as long. */
+  /** The longest first pause; each further pause may be twice as long. */
   readonly firstDelayMs: number;
   readonly maxDelayMs: number;
-  /** A provider that asks for a longer pause gets no further request. */
+  /** If a provider requests a longer pause, the request is not retried. */
   readonly maxRetryAfterMs: number;
 }
 
@@ -33,7 +33,7 @@ export interface TurnOptions {
   readonly maxTextBytes: number;
   readonly retry: RetryPolicy;
   readonly onText: (text: string) => void;
-  /** What was streamed of the turn so far is void. */
+  /** Discards what was streamed of the turn so far. */
   readonly onRetry: (retry: { attempt: number; delayMs: number; reason: string }) => void;
 }
 
@@ -57,7 +57,7 @@ export async function takeTurn(options: TurnOptions): Promise<GenerateResponseDa
   }
 }
 
-/** Exponential backoff with jitter, and never sooner than the provider asked. */
+/** Exponential backoff with jitter, and never sooner than the provider requested. */
 function delayFor(
   failures: number,
   { firstDelayMs, maxDelayMs }: RetryPolicy,
@@ -108,7 +108,7 @@ async function attempt(options: TurnOptions): Promise<GenerateResponseData> {
         else if (text !== "") onText(text);
       },
     });
-    // Not every plugin heeds the signal.
+    // Not every plugin respects the signal.
     return await Promise.race([answering, stopped]);
   } finally {
     clearTimeout(timer);
@@ -119,7 +119,7 @@ async function attempt(options: TurnOptions): Promise<GenerateResponseData> {
 async function rejectionOf(signal: AbortSignal): Promise<never> {
   const { promise, reject } = Promise.withResolvers<never>();
   signal.addEventListener("abort", () => reject(signal.reason as Error), { once: true });
-  // Nobody may be waiting any more when it comes.
+  // The caller may no longer be waiting when it arrives.
   promise.catch(() => undefined);
   return await promise;
 }

@@ -1,4 +1,6 @@
-/** Agents that do everything wrong, against real sandboxes: each mistake is an answer to act on. */
+/**
+ * Agents that do everything wrong, against real sandboxes: each mistake gets an answer to act on.
+ */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { TestDaemon } from "../../../../tests/support/test-daemon.ts";
 import { AgentFixture, agent, toolResults } from "../testing/agent-fixture.ts";
@@ -34,7 +36,7 @@ const call = (name: string, given: object | string, id?: string): ScriptedCall =
 });
 const turn = (...calls: readonly ScriptedCall[]): ScriptedTurn => ({ calls });
 
-/** What the model was answered to these calls of one turn. */
+/** The answers that the model got to these calls of one turn. */
 async function answersTo(...calls: readonly ScriptedCall[]): Promise<Failed[]> {
   const numbered = calls.map((one, index) => ({ ...one, id: `call_${index}` }));
   const run = await fixture.run("coder", [turn(...numbered), { text: "I see." }]);

@@ -7,13 +7,13 @@ import { AgentRunError } from "./agent-executor.ts";
 import type { AgentRunRequest } from "./agent-executor.ts";
 import { findAgent } from "./find-agent.ts";
 
-/** How deep agents may call agents: a circle has to end somewhere. */
+/** How deep agents may call agents: a cycle has to end somewhere. */
 const MAX_DEPTH = 5;
 
 /** The run that called an agent as a tool. */
 export interface ParentRun {
   readonly runId: string;
-  /** How many runs are above the one that it calls. */
+  /** How many runs are above the called one. */
   readonly depth: number;
 }
 
@@ -23,7 +23,7 @@ export interface PreparedRun {
   readonly modelName: string;
   readonly request: AgentRunRequest;
   readonly parent: ParentRun | undefined;
-  /** The input with the values that it left out. */
+  /** The input, completed with default values. */
   readonly values: Readonly<Record<string, unknown>>;
   /** Ends the run; the reason is an AgentRunError. */
   readonly stop: AbortController;
@@ -35,7 +35,7 @@ export interface PreparationOptions {
   readonly defaultModel?: string | undefined;
 }
 
-/** Throws AgentRunError for a run that cannot start. */
+/** Throws AgentRunError if the run cannot start. */
 export function prepareRun(
   request: AgentRunRequest,
   parent: ParentRun | undefined,

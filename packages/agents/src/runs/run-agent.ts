@@ -1,4 +1,4 @@
-/** The tool loop: asks the model, runs what it calls, and asks again until it has answered. */
+/** The tool loop: asks the model, runs its tool calls, and repeats until it has answered. */
 import type { GenerateRequest, GenerateResponseData, MessageData, Part } from "genkit/model";
 import type { Logger } from "pino";
 import type { TurnLimits } from "../models/chat-answer.ts";
@@ -41,7 +41,7 @@ export interface LoopResult {
 
 /** How often a model may correct an answer of the wrong form. */
 const MAX_CORRECTIONS = 2;
-/** Arguments that are longer come back to the model shortened: it knows what it wrote. */
+/** Longer arguments are shortened in the model's history: it knows what it wrote. */
 const MAX_REMEMBERED_LENGTH = 64 * 1024;
 
 /** Throws AgentRunError, or the signal's reason. */

@@ -1,11 +1,11 @@
 /**
- * The time that a run has. It stands still while sandboxes and other agents work, and while this
- * process does not: a run must not pay for a service that was suspended.
+ * The time limit of a run. It pauses while sandboxes and other agents work, and while this process
+ * is suspended: a run must not time out because the service was stopped.
  */
 
-/** How long the clock goes without looking. */
+/** The interval between two ticks of the clock. */
 const TICK_MS = 1_000;
-/** What a tick counts at most: the rest is time in which the process was suspended. */
+/** The maximum time that one tick counts: the rest is time in which the process was suspended. */
 const MAX_TICKS_AT_ONCE = 2;
 
 export class RunClock implements Disposable {
@@ -48,7 +48,7 @@ export class RunClock implements Disposable {
   #go(): void {
     if (this.#isStopped) return;
     this.#startedMs = performance.now();
-    // A pause may find that more time has passed than was left.
+    // A pause may discover that more time has passed than was left.
     const nextMs = Math.max(0, Math.min(this.#leftMs, this.#tickMs));
     this.#timer = setTimeout(() => this.#tick(), nextMs);
   }

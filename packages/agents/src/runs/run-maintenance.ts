@@ -1,4 +1,6 @@
-/** Cancels runs as other processes ask, fails those of dead processes, and deletes old ones. */
+/**
+ * Cancels runs on request of other processes, fails those of dead processes, and deletes old ones.
+ */
 import type { Logger } from "pino";
 import type { SandboxClient } from "@sandkasten/sdk";
 import { SandboxScope } from "@sandkasten/tools";
@@ -15,13 +17,13 @@ export interface RunMaintenanceOptions {
   readonly executor: LocalExecutor;
   readonly client: SandboxClient;
   readonly log: Logger;
-  /** How long runs that have ended are kept. */
+  /** How long ended runs are kept. */
   readonly retentionDays: number;
 }
 
 const INTERVAL_MS = 1_000;
 const PRUNE_INTERVAL_MS = 60 * 60_000;
-/** A daemon that hangs must not keep the service from stopping. */
+/** A hanging daemon must not keep the service from stopping. */
 const CLEANUP_TIMEOUT_MS = 20_000;
 const DAY_MS = 24 * 60 * 60_000;
 
@@ -49,7 +51,7 @@ export class RunMaintenance {
     await Promise.allSettled(this.#closing);
   }
 
-  /** A database that is busy or full for a moment must not end the process. */
+  /** A database that is briefly busy or full must not end the process. */
   #attempt(work: () => void): void {
     try {
       work();
@@ -75,7 +77,7 @@ export class RunMaintenance {
     if (pruned > 0) log.info({ pruned }, "old runs were removed");
   }
 
-  /** Sandboxes would end with their lease; this is sooner. */
+  /** The sandboxes would end with their lease; this is sooner. */
   #close(runId: string): void {
     const { client, log } = this.#options;
     const scope = new SandboxScope({ client, namespace: "agent", id: runId });

@@ -1,4 +1,4 @@
-/** The small parts of a run: its clock, its slots, and what it shortens. */
+/** The small parts of a run: its clock, its slots, and its truncation of values. */
 import { setTimeout } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { RunClock } from "./run-clock.ts";
@@ -32,7 +32,7 @@ describe("the clock of a run", () => {
   test("does not count time in which the process was suspended", async () => {
     let isOver = false;
     using _clock = new RunClock(500, () => (isOver = true), 50);
-    // As SIGSTOP does, for longer than the run may take.
+    // As after SIGSTOP, for longer than the run's timeout.
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 700);
     await setTimeout(50);
     expect(isOver).toBe(false);

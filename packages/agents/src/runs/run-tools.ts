@@ -1,4 +1,4 @@
-/** The tools of one run and what stands behind them: sandboxes, MCP servers, other agents. */
+/** The tools of one run and their resources: sandboxes, MCP servers, other agents. */
 import type { Logger } from "pino";
 import type { SandboxClient } from "@sandkasten/sdk";
 import { SandboxScope, sandboxTools } from "@sandkasten/tools";
@@ -23,12 +23,12 @@ export interface RunToolsOptions {
   readonly catalogue: AgentCatalogue;
   readonly client: SandboxClient;
   readonly log: Logger;
-  /** Where MCP servers start. */
+  /** The working directory of MCP servers. */
   readonly dir: string;
   readonly env: Variables;
   readonly policy?: SandboxPolicy | undefined;
   readonly fileStore?: FileStore | undefined;
-  /** How long a sandbox outlives a process that died. */
+  /** How long a sandbox outlives the process that created it. */
   readonly leaseSeconds?: number | undefined;
   readonly metrics: AgentMetrics;
   readonly daemonWatch: DaemonWatch;
@@ -38,11 +38,13 @@ export interface RunTools extends AsyncDisposable {
   readonly tools: readonly AgentTool[];
 }
 
-/** A daemon that does not answer must not keep a run from ending; the lease ends its sandboxes. */
+/** A daemon that does not respond must not keep a run from ending; the lease ends its sandboxes. */
 const CLEANUP_TIMEOUT_MS = 20_000;
 const SILENT_CLEANUP_TIMEOUT_MS = 1_000;
 
-/** Opens no sandbox yet. Disposing ends all that the run has used. Throws AgentRunError. */
+/**
+ * Opens no sandbox yet. Disposing releases everything that the run has used. Throws AgentRunError.
+ */
 export async function openTools(
   run: PreparedRun,
   options: RunToolsOptions,

@@ -1,6 +1,6 @@
-/** Makes values small enough for events and for a model's history, and says what was left out. */
+/** Shortens values for events and for a model's history, and says what was left out. */
 
-/** The value itself when its JSON is short enough, else with its long texts cut. */
+/** The value itself if its JSON is short enough, otherwise with its long texts cut. */
 export function shortenedTo(value: unknown, maxLength: number): unknown {
   const length = jsonLength(value);
   if (length <= maxLength) return value;

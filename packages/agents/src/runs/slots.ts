@@ -1,4 +1,4 @@
-/** Lets a limited number of runs work at once; the others wait in the order in which they came. */
+/** Lets a limited number of runs work at once; the others wait in order of arrival. */
 
 export class Slots {
   readonly #maxQueued: number;
@@ -14,7 +14,7 @@ export class Slots {
     return this.#free === 0 && this.#waiting.length >= this.#maxQueued;
   }
 
-  /** Rejects with the signal's reason when that comes before a slot is free. */
+  /** Rejects with the signal's reason if the signal fires before a slot is free. */
   async use<Result>(work: () => Promise<Result>, signal: AbortSignal): Promise<Result> {
     if (this.#free > 0) this.#free -= 1;
     else await this.#wait(signal);

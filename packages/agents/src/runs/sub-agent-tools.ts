@@ -14,7 +14,7 @@ export interface SubAgentCall {
   readonly onStarted: (runId: string) => void;
 }
 
-/** A tool for each agent. Throws AgentRunError for one that does not exist. */
+/** A tool for each agent. Throws AgentRunError if one does not exist. */
 export function subAgentTools(
   { name, agents }: AgentDefinition,
   find: (name: string) => AgentDefinition,
@@ -86,7 +86,7 @@ function splitInput(
   return { task, input: undefined };
 }
 
-/** Their messages speak of the agent's work, not of this machine. */
+/** Their messages are about the agent's work, not about this machine. */
 const TELLABLE: ReadonlySet<AgentRunErrorCode> = new Set([
   "INVALID_INPUT",
   "INVALID_OUTPUT",

@@ -1,4 +1,4 @@
-/** Agents that call agents, and runs that are cancelled with all that they started. */
+/** Agents that call agents, and cancelled runs that end everything they started. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AgentServiceClient } from "../client/index.ts";
 import { startAgentService } from "../serve.ts";

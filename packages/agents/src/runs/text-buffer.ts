@@ -1,4 +1,7 @@
-/** Gathers small pieces of a model's text, so that a long answer does not become thousands of events. */
+/**
+ * Collects small chunks of a model's text, so that a long answer does not become thousands of
+ * events.
+ */
 
 const MAX_LENGTH = 2048;
 const MAX_AGE_MS = 40;

@@ -1,4 +1,7 @@
-/** Runs the tool calls of one turn side by side and makes of each result what a model can act on. */
+/**
+ * Runs the tool calls of one turn concurrently and turns each result into one that a model can act
+ * on.
+ */
 import type { Part } from "genkit/model";
 import type { Logger } from "pino";
 import { SandboxError } from "@sandkasten/sdk";
@@ -23,10 +26,10 @@ export interface ToolCallContext {
 const NO_COMMAND = { "sandbox.exit_code": -1 };
 /** More at once would only wait for each other in the sandbox. */
 const MAX_AT_ONCE = 8;
-/** What a model gets of a result; tools of the sandbox stay far below. */
+/** How much of a result a model gets; tools of the sandbox stay far below. */
 const MAX_RESULT_LENGTH = 512 * 1024;
 const MAX_EVENT_LENGTH = 64 * 1024;
-/** How much of a command's output followers get; its result has head and tail of all of it. */
+/** How much of a command's output followers get; the result contains head and tail of all of it. */
 const MAX_STREAMED_LENGTH = 256 * 1024;
 
 /** The answers in the order of the requests. Rejects only with the signal's reason. */
@@ -78,7 +81,7 @@ async function resultOf(
 async function call(part: Part, context: ToolCallContext): Promise<unknown> {
   const { name = "" } = part.toolRequest ?? {};
   const tool = context.tools.get(name);
-  // Every call has a span, also one that comes to nothing; a name that a model made up is not told.
+  // Every call has a span, even a failed one; a name that a model made up is not recorded.
   if (tool === undefined)
     return await inSpan("unknown_tool", NO_COMMAND, () =>
       Promise.reject(unknownTool(name, [...context.tools.keys()])),
@@ -109,7 +112,7 @@ async function runTool(
   return await (tool.pausesClock ? clock.paused(running) : running());
 }
 
-/** A tool that does not heed the signal must not hold up the end of the run. */
+/** A tool that ignores the signal must not delay the end of the run. */
 async function untilAborted<Result>(work: Promise<Result>, signal: AbortSignal): Promise<Result> {
   const { promise, reject } = Promise.withResolvers<never>();
   const abort = (): void => reject(signal.reason as Error);
@@ -146,8 +149,8 @@ function unknownTool(name: string, known: readonly string[]): ToolFailure {
 }
 
 /**
- * SECURITY: what is not written for a model stays in the log. Stack traces, host paths and addresses
- * would tell a hostile prompt about the machine. Guarded by nasty-agents.serial.test.ts.
+ * SECURITY: errors that were not written for a model stay in the log. Stack traces, host paths and
+ * addresses would tell a hostile prompt about the machine. Guarded by nasty-agents.serial.test.ts.
  */
 function visibleFailure(
   error: unknown,

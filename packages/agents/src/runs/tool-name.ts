@@ -1,4 +1,4 @@
-/** Names that every model provider takes for tools. */
+/** Tool names that every model provider accepts. */
 
 const MAX_LENGTH = 64;
 

@@ -1,4 +1,4 @@
-/** Requests that must not be served: foreign pages, rebound names, missing and wrong keys. */
+/** Requests that must be refused: foreign pages, rebound names, missing and wrong keys. */
 import { request as httpRequest } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { FastifyInstance } from "fastify";
@@ -19,7 +19,7 @@ async function serve(options: { apiKey?: string; allowedHosts?: string[] } = {})
   return (app.server.address() as AddressInfo).port;
 }
 
-/** Sends the headers as they are, also twice, which `fetch` does not. */
+/** Sends the headers unchanged, even duplicates, which `fetch` does not do. */
 function get(port: number, headers: readonly string[], path = "/secret") {
   const { promise, resolve, reject } = Promise.withResolvers<{ status: number; body: string }>();
   const request = httpRequest({ host: "127.0.0.1", port, path, headers, setHost: false });

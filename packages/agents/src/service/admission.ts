@@ -5,9 +5,9 @@ import type { IncomingMessage } from "node:http";
 import { ServiceError } from "./service-error.ts";
 
 export interface AdmissionOptions {
-  /** Without one, every request that comes over loopback is served. */
+  /** Without a key, every request over loopback is served. */
   readonly apiKey?: string | undefined;
-  /** Host names under which the service may be addressed, beside loopback and its own address. */
+  /** Host names under which the service may be addressed, besides loopback and its own address. */
   readonly allowedHosts?: readonly string[] | undefined;
 }
 
@@ -27,10 +27,10 @@ export class Admission {
   /**
    * Throws for a request that must not be served.
    *
-   * SECURITY: this runs for every path, known or not. A page whose own name resolves to this machine
-   * (DNS rebinding) is refused by its Host header, and a page of a foreign origin by its Origin
-   * header, both before the key is compared: running an agent costs money and runs code. Guarded by
-   * admission.test.ts.
+   * SECURITY: this runs for every path, known or not. A page whose own name resolves to this
+   * machine (DNS rebinding) is refused by its Host header, and a page of a foreign origin by its
+   * Origin header, both before the key is compared: running an agent costs money and runs code.
+   * Guarded by admission.test.ts.
    */
   admit(request: IncomingMessage, access: "open" | "key"): void {
     const { headers } = request;
@@ -46,7 +46,7 @@ export class Admission {
       );
     if (access === "open" || this.#keyDigest === undefined) return;
     const key = /^Bearer (?<key>\S+)$/i.exec(headers.authorization ?? "")?.groups?.["key"];
-    // SECURITY: digests of equal length, compared in constant time, tell nothing of the key.
+    // SECURITY: comparing digests of equal length in constant time reveals nothing about the key.
     if (key === undefined || !timingSafeEqual(digestOf(key), this.#keyDigest))
       throw new ServiceError(
         "UNAUTHORIZED",
@@ -68,7 +68,7 @@ function hostOf(header: string | undefined): string | undefined {
   return parts?.["v6"] ?? parts?.["name"];
 }
 
-/** Sockets that accept both write an IPv4 address as an IPv6 one. */
+/** Sockets that accept both protocols write an IPv4 address as an IPv6 one. */
 function plainAddress(address: string | undefined): string | undefined {
   return address?.replace(/^::ffff:(?=\d+\.)/, "").toLowerCase();
 }
@@ -77,7 +77,7 @@ function isSameOrigin(origin: string, host: string | undefined): boolean {
   return origin === `http://${host ?? ""}` || origin === `https://${host ?? ""}`;
 }
 
-/** Which of two values counts would be a guess. */
+/** Choosing one of two values would be a guess. */
 function hasRepeatedHeader(rawHeaders: readonly string[]): boolean {
   const names = rawHeaders
     .filter((_, index) => index % 2 === 0)

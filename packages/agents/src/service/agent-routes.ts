@@ -1,4 +1,4 @@
-/** Which agents there are. */
+/** Lists the agents. */
 import type { FastifyInstance } from "fastify";
 import type { AgentDetails, AgentSummary } from "../client/wire-types.ts";
 import type { AgentCatalogue, CatalogueEntry } from "../prompts/agent-catalogue.ts";
@@ -47,7 +47,7 @@ function detailsOf(definition: AgentDefinition): Omit<AgentDetails, keyof AgentS
     sandbox: definition.sandbox && snakeCase(definition.sandbox),
     tools: definition.tools ?? [],
     agents: definition.agents,
-    // SECURITY: names only. Commands and headers of servers may hold secrets.
+    // SECURITY: names only. Commands and headers of servers may contain secrets.
     mcp: Object.keys(definition.mcp),
     config: definition.config,
     max_steps: definition.maxSteps,
@@ -56,7 +56,7 @@ function detailsOf(definition: AgentDefinition): Omit<AgentDetails, keyof AgentS
   };
 }
 
-/** The API has its own spelling of names. */
+/** The API spells these names differently. */
 function snakeCase(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(snakeCase);
   if (typeof value !== "object" || value === null) return value;

@@ -1,4 +1,4 @@
-/** Checks what a client sent against a schema, and says what is wrong. */
+/** Checks a client's request against a schema, and reports what is wrong. */
 import type { z } from "zod";
 import { shortenedText } from "../runs/shorten.ts";
 import { ServiceError } from "./service-error.ts";
@@ -19,7 +19,7 @@ export function parseQuery<Output>(schema: z.ZodType<Output>, query: unknown): O
 function parse<Output>(schema: z.ZodType<Output>, given: unknown, what: string): Output {
   const result = schema.safeParse(given);
   if (result.success) return result.data;
-  // What a client sends is quoted in messages, so an error could be as long as the request.
+  // Messages quote the request, so an error could otherwise be as long as the request.
   const problems = result.error.issues
     .slice(0, MAX_PROBLEMS)
     .map(({ path, message }) => `${path.length === 0 ? what : path.join(".")}: ${message}`)

@@ -17,7 +17,7 @@ async function get(path: string, headers: Record<string, string> = {}): Promise<
   return await fetch(`${fixture.service.url}${path}`, { headers });
 }
 
-/** Types and numbers of the events of a stream, as the wire has them. */
+/** Types and numbers of the events of a stream, as sent. */
 async function streamed(path: string, headers: Record<string, string> = {}): Promise<string[]> {
   const text = await (await get(path, { accept: "text/event-stream", ...headers })).text();
   return [...text.matchAll(/^id: (\d+)\nevent: (\w+)\ndata: (.*)$/gm)].map(
@@ -135,7 +135,7 @@ test("bodies of /execute are checked", async () => {
   expect((await post('{"agent_name":"helper"}', "text/plain")).status).toBe(415);
 });
 
-/** Asks for events and never reads the answer. */
+/** Requests events and never reads the response. */
 async function stuckReader(path: string): Promise<Socket> {
   const { hostname, port } = new URL(fixture.service.url);
   const socket = connect(Number(port), hostname);
@@ -150,7 +150,7 @@ test("readers that do not read cost hardly any memory", async () => {
   using database = new DatabaseSync(join(fixture.dir, ".sandkasten", "agents.db"));
   const insert = database.prepare("INSERT INTO run_events VALUES (?, ?, '', 'text', ?)");
   const data = JSON.stringify({ text: "x".repeat(50_000) });
-  // In one transaction: each would wait for the disk.
+  // In one transaction: each one separately would wait for the disk.
   database.exec("BEGIN");
   for (let seq = 5; seq < 2005; seq++) insert.run(id, seq, data);
   database.exec("COMMIT");
@@ -164,7 +164,7 @@ test("readers that do not read cost hardly any memory", async () => {
     most = Math.max(most, process.memoryUsage().rss - before);
   }
   for (const reader of readers) reader.destroy();
-  // All of it for all of them would be 500 MB.
+  // All events for all readers would be 500 MB.
   expect(most).toBeLessThan(120_000_000);
   expect(await streamed(`/v1/runs/${id}/events`)).toHaveLength(2004);
 });

@@ -1,4 +1,4 @@
-/** Starting, watching and cancelling agent runs. */
+/** Starts, watches and cancels agent runs. */
 import type { FastifyInstance } from "fastify";
 import { z } from "zod";
 import type { RunBody, RunPage } from "../client/wire-types.ts";
@@ -67,7 +67,7 @@ export function runRoutes(options: RunRoutesOptions): RouteModule {
     app.get<{ Params: { id: string } }>("/v1/runs/:id", ({ params }) => runBody(find(params.id)));
     app.post<{ Params: { id: string } }>("/v1/runs/:id/cancel", ({ params: { id } }) => {
       find(id);
-      // A run of another process is cancelled by that one, which looks for requests.
+      // The process that owns the run cancels it: it polls for such requests.
       if (!executor.cancel(id)) runs.requestCancel(id);
       return runBody(find(id));
     });

@@ -1,4 +1,4 @@
-/** The errors that the agent service answers with. */
+/** The errors that the agent service returns. */
 
 const CODES = {
   INVALID_REQUEST: 400,
@@ -18,7 +18,7 @@ const CODES = {
 
 export type ServiceErrorCode = keyof typeof CODES;
 
-/** A refusal that the client may read. The message says what happened and what to do. */
+/** An error that the client may read. The message says what happened and what to do. */
 export class ServiceError extends Error {
   override readonly name = "ServiceError";
   readonly code: ServiceErrorCode;

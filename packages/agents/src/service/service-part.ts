@@ -1,4 +1,4 @@
-/** A part of the service beside agents, such as workflows: its tables, its routes and its life. */
+/** A part of the service besides agents, such as workflows: its tables, routes and lifecycle. */
 import type { DatabaseSync } from "node:sqlite";
 import type { Logger } from "pino";
 import type { SandboxClient } from "@sandkasten/sdk";
@@ -13,17 +13,17 @@ export interface ServicePartDeps {
   readonly events: EventLog;
   readonly executor: AgentExecutor;
   readonly client: SandboxClient;
-  /** The directory that is served. */
+  /** The served directory. */
   readonly dir: string;
   readonly processes: ProcessRegistry;
   readonly log: Logger;
-  /** How long a sandbox outlives a process that died. */
+  /** How long a sandbox outlives the process that created it. */
   readonly leaseSeconds: number;
-  /** How long runs that have ended are kept. */
+  /** How long ended runs are kept. */
   readonly retentionDays: number;
-  /** The service is there for one command, which leaves the runs of others alone. */
+  /** The service runs for a single command and leaves the runs of others alone. */
   readonly isTransient: boolean;
-  /** Fires when the service stops, to end streams of events. */
+  /** Fires when the service stops, to end event streams. */
   readonly stopping: AbortSignal;
 }
 

@@ -1,4 +1,4 @@
-/** Bodies, the error format, and what must not leave the service. */
+/** Bodies, the error format, and information that must not leave the service. */
 import { connect } from "node:net";
 import type { AddressInfo } from "node:net";
 import type { FastifyInstance } from "fastify";
@@ -145,7 +145,7 @@ test("a client that never finishes its headers loses its connection", async () =
   try {
     const socket = connect((slow.server.address() as AddressInfo).port, "127.0.0.1");
     const { promise: closed, resolve } = Promise.withResolvers<void>();
-    // A reset is an end, too.
+    // A reset also ends it.
     socket
       .on("error", () => undefined)
       .on("close", () => resolve())

@@ -18,12 +18,12 @@ export interface ServiceOptions extends AdmissionOptions {
   readonly headersTimeoutMs?: number | undefined;
 }
 
-/** Needs no key, and tells nothing worth one. */
+/** Needs no key, and reveals nothing that is worth one. */
 const OPEN_ROUTES: ReadonlySet<string> = new Set(["/healthz"]);
 const MAX_BODY_BYTES = 16 * 1024 * 1024;
 const MAX_PARAM_LENGTH = 1024;
 const DEFAULT_HEADERS_TIMEOUT_MS = 10_000;
-/** A body that takes longer than this was not meant to arrive. */
+/** How long a body may take to arrive. */
 const REQUEST_TIMEOUT_MS = 120_000;
 
 export function buildService(options: ServiceOptions): FastifyInstance {
@@ -49,7 +49,7 @@ export function buildService(options: ServiceOptions): FastifyInstance {
     frameworkErrors: (error, request, reply) =>
       fail(error, request as unknown as FastifyRequest, reply as unknown as FastifyReply),
     http: {
-      // SECURITY: a client that sends slowly holds a connection for a bounded time only. Guarded by
+      // SECURITY: a client that sends slowly holds a connection only for a limited time. Guarded by
       // service.test.ts.
       headersTimeout: headersTimeoutMs,
       requestTimeout: REQUEST_TIMEOUT_MS,
@@ -83,14 +83,14 @@ export function buildService(options: ServiceOptions): FastifyInstance {
 }
 
 /**
- * SECURITY: a page can send forms and text to any address without asking first; only JSON makes a
- * browser ask, and `Admission` refuses that question. Guarded by service.test.ts.
+ * SECURITY: a page can send forms and text to any address without a preflight; only JSON makes a
+ * browser send one, and `Admission` refuses it. Guarded by service.test.ts.
  */
 function acceptOnlyJson(app: FastifyInstance): void {
   app.removeContentTypeParser(["text/plain", "application/json"]);
   const parse = app.getDefaultJsonParser("error", "error");
-  // SECURITY: a body of a few megabytes can hold millions of values, and everybody would wait while
-  // they are parsed, checked and copied. Guarded by service.test.ts.
+  // SECURITY: a body of a few megabytes can hold millions of values, and all other requests would
+  // wait while they are parsed, checked and copied. Guarded by service.test.ts.
   app.addContentTypeParser("application/json", { parseAs: "string" }, (request, body, done) => {
     const problem = shapeProblem(String(body), JSON_SHAPE);
     if (problem === undefined) void parse(request, String(body), done);
@@ -108,7 +108,8 @@ function acceptOnlyJson(app: FastifyInstance): void {
 
 function fail(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
   const known = error instanceof ServiceError ? error : fromFramework(error);
-  // SECURITY: what is not meant for clients stays in the log: no stack, path or query leaves.
+  // SECURITY: errors that were not written for clients stay in the log: no stack, path or query
+  // leaves.
   if (known === undefined) request.log.error({ err: error }, "a request failed");
   const { code, status, message, details } =
     known ??
@@ -125,7 +126,7 @@ function fail(error: unknown, request: FastifyRequest, reply: FastifyReply): voi
   });
 }
 
-/** What Fastify refuses a request for. */
+/** Why Fastify refuses a request. */
 function fromFramework(error: unknown): ServiceError | undefined {
   if (!(error instanceof Error) || !("code" in error) || !("statusCode" in error)) return undefined;
   const { code, statusCode } = error;

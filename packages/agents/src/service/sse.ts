@@ -9,14 +9,14 @@ import { parseQuery } from "./parse-request.ts";
 export interface RunEventsOptions {
   readonly events: EventLog;
   readonly runId: string;
-  /** Whether no further event will come, as stored. */
+  /** Whether the store says that no further event will come. */
   readonly isOver: () => boolean;
-  /** Ends all streams, when the service stops. */
+  /** Ends all streams when the service stops. */
   readonly stopping: AbortSignal;
 }
 
 const PING_INTERVAL_MS = 15_000;
-/** A reader that takes nothing for this long is gone. */
+/** A reader that accepts nothing for this long is gone. */
 const STALL_TIMEOUT_MS = 60_000;
 const PAGE_SIZE = 500;
 
@@ -55,7 +55,7 @@ function page(
   after: number,
   limit: number,
 ): EventPage {
-  // Asked before reading, so that nothing can come in between.
+  // Subscribes before reading, so that no event is missed in between.
   const over = isOver();
   const found = events.read(runId, after, limit);
   return {
@@ -70,14 +70,15 @@ function headersOf(reply: FastifyReply): Record<string, string> {
   return {
     ...(Object.fromEntries(set) as Record<string, string>),
     "content-type": "text/event-stream; charset=utf-8",
-    // A proxy that collects an answer before passing it on would hold events back.
+    // A proxy that buffers responses would delay events.
     "x-accel-buffering": "no",
   };
 }
 
 /**
- * SECURITY: events are read from the database as the reader takes them, so that one who does not
- * read costs one page of memory and, after a while, nothing. Guarded by run-events.test.ts.
+ * SECURITY: events are read from the database as fast as the reader accepts them, so a reader that
+ * does not read costs one page of memory and, after a while, nothing. Guarded by
+ * run-events.test.ts.
  */
 async function stream(
   response: ServerResponse,
@@ -120,7 +121,9 @@ async function drained(response: ServerResponse, left: AbortSignal): Promise<voi
   left.removeEventListener("abort", go);
 }
 
-/** JSON without the characters on which some readers split lines, beside those that JSON escapes. */
+/**
+ * JSON without the characters at which some readers split lines, in addition to those JSON escapes.
+ */
 function oneLine(data: object): string {
   return JSON.stringify(data).replaceAll(
     /[\u0085\u2028\u2029]/g,

@@ -1,4 +1,6 @@
-/** Databases that are new, older, newer, foreign, damaged, and opened by several processes at once. */
+/**
+ * Databases that are new, older, newer, foreign, damaged, and opened by several processes at once.
+ */
 import { execFile } from "node:child_process";
 import { mkdtemp, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";

@@ -1,20 +1,20 @@
-/** Opens the SQLite database that agent runs and workflow runs share, also with other processes. */
+/** Opens the SQLite database that agent runs and workflow runs share, also across processes. */
 import { closeSync, mkdirSync, openSync } from "node:fs";
 import { dirname } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 
-/** One change of the schema. A name that was released never changes, nor does its SQL. */
+/** One migration of the schema. Once released, its name and SQL never change. */
 export interface Migration {
   readonly name: string;
   readonly sql: string;
 }
 
-/** How long a process waits for another one's write before it gives up. */
+/** How long a process waits for another process's write before it gives up. */
 const BUSY_TIMEOUT_MS = 30_000;
 
 /**
- * Opens the database and applies the migrations that it does not have yet, all in one transaction.
- * Throws when it was written by a newer version or by another program; nothing is changed then.
+ * Opens the database and applies the missing migrations, all in one transaction. Throws if a newer
+ * version or another program wrote it; the database is then unchanged.
  */
 export function openDatabase(path: string, migrations: readonly Migration[]): DatabaseSync {
   if (path !== ":memory:") createFile(path);
@@ -35,7 +35,7 @@ export function openDatabase(path: string, migrations: readonly Migration[]): Da
   }
 }
 
-/** Runs the work wholly or not at all, with the write lock from its start. */
+/** Runs the work completely or not at all, with the write lock from its start. */
 export function inTransaction<Result>(database: DatabaseSync, work: () => Result): Result {
   database.exec("BEGIN IMMEDIATE");
   try {
@@ -50,9 +50,9 @@ export function inTransaction<Result>(database: DatabaseSync, work: () => Result
 }
 
 /**
- * SECURITY: tasks, prompts and tool results of all runs are in here, so no other user of the machine
- * may read it. The log files that SQLite puts beside it get the mode of the database. Guarded by
- * database.test.ts.
+ * SECURITY: the database contains tasks, prompts and tool results of all runs, so no other user of
+ * the machine may read it. The log files that SQLite creates next to it get the database's mode.
+ * Guarded by database.test.ts.
  */
 function createFile(path: string): void {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
@@ -87,7 +87,7 @@ function tableNames(database: DatabaseSync): string[] {
   }
 }
 
-/** Reads what was applied inside the transaction: another process may have been faster. */
+/** Reads the applied migrations inside the transaction: another process may have been faster. */
 function migrate(database: DatabaseSync, path: string, migrations: readonly Migration[]): void {
   database.exec(
     `CREATE TABLE IF NOT EXISTS ${OWN_TABLE} (name TEXT PRIMARY KEY, applied_at TEXT NOT NULL) STRICT`,

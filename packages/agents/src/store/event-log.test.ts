@@ -1,4 +1,6 @@
-/** Events are numbered without gaps, replayed from any point and followed, also across processes. */
+/**
+ * Events are numbered without gaps, replayed from any point and followed, also across processes.
+ */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -4,7 +4,7 @@ import type { DatabaseSync, StatementSync } from "node:sqlite";
 import type { Migration } from "./database.ts";
 
 export interface RunEvent {
-  /** Counts from 1 within a run, without gaps. */
+  /** Starts at 1 in each run, without gaps. */
   readonly seq: number;
   /** ISO 8601. */
   readonly time: string;
@@ -29,7 +29,7 @@ export const EVENT_MIGRATIONS: readonly Migration[] = [
 ];
 
 export interface EventLogOptions {
-  /** How often to look for events of other processes. Events of this process are seen at once. */
+  /** How often to poll for events of other processes. Events of this process are seen at once. */
   readonly pollIntervalMs?: number;
 }
 
@@ -74,9 +74,9 @@ export class EventLog {
   }
 
   /**
-   * All events after `afterSeq`, then new ones as they come, also those of other processes. Ends
+   * All events after `afterSeq`, then new ones as they arrive, also those of other processes. Ends
    * when the signal fires, or when `isOver` says that no further event will come and all were seen.
-   * Events are read when the caller asks for the next one: a slow reader costs one page of memory.
+   * Events are read when the caller requests the next one: a slow reader costs one page of memory.
    */
   async *follow(
     runId: string,
@@ -86,7 +86,7 @@ export class EventLog {
   ): AsyncGenerator<RunEvent, void, undefined> {
     let last = afterSeq;
     while (!signal.aborted) {
-      // Listen and ask before reading, so that an event that comes in between is not missed.
+      // Subscribes before reading, so that an event in between is not missed.
       const waiting = this.#nextAppend(runId, signal);
       try {
         const over = isOver();
@@ -122,7 +122,7 @@ export class EventLog {
   }
 }
 
-/** Never "error", which an EventEmitter throws when there is no listener. */
+/** Never "error", which an EventEmitter throws if there is no listener. */
 function eventName(runId: string): string {
   return `run ${runId}`;
 }

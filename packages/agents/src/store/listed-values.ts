@@ -1,9 +1,9 @@
-/** Keeps large values of runs out of lists: a page of them could be larger than the memory. */
+/** Keeps large values of runs out of lists: a page of them could exceed the memory. */
 
 /** How large a value in a list may be. */
 const LISTED_BYTES = 16 * 1024;
 
-/** Columns that have a value when it is short, and how long it is when it is not. */
+/** Columns with the value if it is short, and with its size if it is not. */
 export function listedColumns(names: readonly string[]): string {
   return names
     .map(

@@ -1,4 +1,4 @@
-/** Living, silent, stalled and ended processes. */
+/** Live, silent, stalled and stopped processes. */
 import type { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { openDatabase } from "./database.ts";
@@ -47,7 +47,7 @@ test("a process that was stalled is dead for others and alive for itself, and le
   expect(other.alive()).toEqual([other.id]);
   expect(one.alive()).toEqual([one.id, other.id]);
   one.beat();
-  // It is alive for others by the time that it looks for runs that they took.
+  // Other processes see it alive again before it looks for the runs that they took.
   expect(seen).toEqual([[other.id, one.id]]);
 });
 

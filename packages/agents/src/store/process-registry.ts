@@ -1,4 +1,4 @@
-/** Tells living processes from dead ones among those that share the database. */
+/** Tells live processes from dead ones among those that share the database. */
 import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import type { DatabaseSync, StatementSync } from "node:sqlite";
@@ -18,9 +18,9 @@ export const PROCESS_MIGRATIONS: readonly Migration[] = [
 ];
 
 const BEAT_INTERVAL_MS = 3_000;
-/** Other processes take one that has not written for this long for dead. */
+/** Other processes consider a process dead that has not written for this long. */
 const DEAD_AFTER_MS = 15_000;
-/** Rows of processes that died this long ago are of no use: an absent process counts as dead. */
+/** Rows of processes that died this long ago are useless: an absent process counts as dead. */
 const FORGET_AFTER_MS = 24 * 60 * 60_000;
 
 export interface ProcessRegistryOptions {
@@ -28,16 +28,16 @@ export interface ProcessRegistryOptions {
   readonly deadAfterMs?: number | undefined;
   /** Milliseconds since the boot of the machine, the same in all processes. */
   readonly now?: (() => number) | undefined;
-  /** Told when a heartbeat could not be written; the next one may. */
+  /** Called if a heartbeat could not be written; the next one may succeed. */
   readonly onFailure?: ((error: unknown) => void) | undefined;
 }
 
 /**
- * Times are counted since the boot, because clocks on the wall jump; a row of another boot is one of
- * a dead process.
+ * Times are counted since boot, because wall clocks jump; a row from another boot belongs to a dead
+ * process.
  */
 export class ProcessRegistry {
-  /** This process's id: what its runs name. */
+  /** The id of this process, which its runs name. */
   readonly id = `prc_${randomUUID()}`;
   readonly #bootId = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
   readonly #write: StatementSync;
@@ -71,7 +71,7 @@ export class ProcessRegistry {
     this.#forget.run(this.#bootId, this.#now() - FORGET_AFTER_MS);
   }
 
-  /** Writes the heartbeat from now on. */
+  /** Starts writing the heartbeat. */
   start(): void {
     this.#timer ??= setInterval(() => {
       try {
@@ -83,16 +83,16 @@ export class ProcessRegistry {
   }
 
   /**
-   * Called after this process was stalled for so long that others took it for dead. They may have
-   * taken some of its runs, which it must find and stop; the others are still its own.
+   * Called after this process was stalled for so long that others considered it dead. They may have
+   * taken some of its runs, which it must find and stop; it still owns the others.
    */
   onStall(findLostRuns: () => void): void {
     this.#whenStalled.push(findLostRuns);
   }
 
   /**
-   * The ids of all living processes. A run of any other process is abandoned. This process is alive
-   * even before it has written again after a stall.
+   * The ids of all live processes. A run of any other process is abandoned. This process counts as
+   * alive even before its first heartbeat after a stall.
    */
   alive(): readonly string[] {
     const others = this.#othersAlive.all(this.#bootId, this.#now() - this.#deadAfterMs, this.id);
@@ -101,12 +101,12 @@ export class ProcessRegistry {
 
   beat(): void {
     const silentMs = this.#now() - this.#lastBeatMs;
-    // Written first: from here on no other process takes further runs.
+    // Written first: from here on, no other process takes further runs.
     this.#beat();
     if (silentMs >= this.#deadAfterMs) for (const findLostRuns of this.#whenStalled) findLostRuns();
   }
 
-  /** Says that this process ends, so that others need not wait for its silence. */
+  /** Records that this process ends, so that others need not wait for its heartbeat to time out. */
   stop(): void {
     clearInterval(this.#timer);
     this.#timer = undefined;

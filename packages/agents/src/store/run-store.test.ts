@@ -1,4 +1,4 @@
-/** Runs of several processes in one database, also one that an earlier version wrote. */
+/** Runs of several processes in one database, including one that an earlier version wrote. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -86,17 +86,17 @@ export interface RunFilter {
   readonly agent?: string | undefined;
   readonly status?: StoredStatus | undefined;
   readonly limit: number;
-  /** Only runs that are older than the one of this `seq`. */
+  /** Only runs older than the one with this `seq`. */
   readonly before?: number | undefined;
 }
 
-/** A run in a list, and what the list leaves out of it. */
+/** A run in a list, and the values that the list leaves out. */
 export interface ListedRun {
   readonly run: StoredRun;
   readonly omitted: Readonly<Record<string, true | number>>;
 }
 
-/** Columns whose values a caller or a model makes as long as they like. */
+/** Columns whose values can be as long as a caller or a model likes. */
 const LARGE = ["task", "input", "output", "text"];
 
 export class RunStore {
@@ -122,7 +122,7 @@ export class RunStore {
       ON CONFLICT (run_id) DO NOTHING
     `);
     this.#get = database.prepare("SELECT * FROM agent_runs WHERE run_id = ?");
-    // Only the process that a run belongs to changes it: another may have given it up for dead.
+    // Only the process that owns a run changes it: another one may have considered it dead.
     this.#start = database.prepare(`
       UPDATE agent_runs SET status = 'running', started_at = :now
       WHERE run_id = :run AND process_id = :process AND status = 'queued'
@@ -167,7 +167,7 @@ export class RunStore {
     `);
   }
 
-  /** False when there is a run of this id already. */
+  /** False if a run with this id already exists. */
   create(run: NewRun): boolean {
     const { changes } = this.#insert.run({
       run: run.runId,
@@ -189,7 +189,7 @@ export class RunStore {
     return row === undefined ? undefined : toRun(row);
   }
 
-  /** False when the run is no longer this process's. */
+  /** False if this process no longer owns the run. */
   start(runId: string, processId: string): boolean {
     return this.#start.run({ run: runId, process: processId, now: now() }).changes === 1;
   }
@@ -204,7 +204,7 @@ export class RunStore {
     });
   }
 
-  /** Writes about a run. False when it has ended already or is no longer this process's. */
+  /** Writes about a run. False if it has ended or this process no longer owns it. */
   whileRunning(runId: string, processId: string, write: () => void): boolean {
     return inTransaction(this.#database, () => {
       if (this.#isRunning.get(runId, processId) === undefined) return false;
@@ -213,12 +213,12 @@ export class RunStore {
     });
   }
 
-  /** Whether the run has not ended and is this process's. */
+  /** Whether the run has not ended and belongs to this process. */
   isUnfinished(runId: string, processId: string): boolean {
     return this.#isUnfinished.get(runId, processId) !== undefined;
   }
 
-  /** False when the run has ended already or is no longer this process's. */
+  /** False if the run has ended or this process no longer owns it. */
   end(runId: string, processId: string, end: RunEnd): boolean {
     const { changes } = this.#end.run({
       run: runId,
@@ -233,26 +233,26 @@ export class RunStore {
     return changes === 1;
   }
 
-  /** Newest first, without values that are large. */
+  /** Newest first, without large values. */
   list({ agent, status, limit, before }: RunFilter): ListedRun[] {
     return this.#list
       .all({ agent: agent ?? null, status: status ?? null, before: before ?? null, limit })
       .map((row) => ({ run: toRun(row), omitted: omittedValues(row, LARGE) }));
   }
 
-  /** The process that the run belongs to will see it. False when it has ended. */
+  /** The process that owns the run will see it. False if the run has ended. */
   requestCancel(runId: string): boolean {
     return this.#requestCancel.run(runId).changes === 1;
   }
 
-  /** Runs of a process that somebody wants to be cancelled. */
+  /** Runs of a process whose cancellation was requested. */
   cancelRequests(processId: string): string[] {
     return this.#cancelRequests.all(processId).map(({ run_id: id }) => String(id));
   }
 
   /**
-   * Removes runs that ended before a time, with their events, and says how many. Runs of workflows
-   * stay as long as their workflow run does.
+   * Deletes runs that ended before a time, with their events, and returns how many. Runs of
+   * workflows stay as long as their workflow run does.
    */
   prune(endedBefore: Date): number {
     const old = "SELECT run_id FROM agent_runs WHERE ended_at < ? AND workflow_run_id IS NULL";
@@ -267,8 +267,8 @@ export class RunStore {
   }
 
   /**
-   * Fails the runs of processes that are not alive; each is told to one caller only. Who is alive is
-   * read in the same transaction, so that a process that has just written keeps its runs.
+   * Fails the runs of dead processes; each run is returned to only one caller. The live processes
+   * are read in the same transaction, so a process that has just written keeps its runs.
    */
   failAbandoned(
     alive: () => readonly string[],

@@ -1,4 +1,4 @@
-/** Counts runs and tool calls of the agent service, and how long they took. */
+/** Counts runs and tool calls of the agent service, and measures their durations. */
 import { CounterFamily, HistogramFamily } from "@sandkasten/telemetry";
 import type { MetricFamily } from "@sandkasten/telemetry";
 import type { EndedCall } from "@sandkasten/tools";

@@ -17,7 +17,7 @@ const CHILDREN = [
   "sandbox.collect_artifacts",
 ];
 
-/** The exit codes of seven calls that came to nothing. */
+/** The exit codes of seven calls that failed. */
 const UNRUN = Array.from({ length: 7 }, () => -1);
 
 const sorted = (codes: readonly unknown[]): readonly number[] =>
@@ -57,7 +57,7 @@ afterAll(async () => {
   await receiver[Symbol.asyncDispose]();
 });
 
-/** Lets an agent make these calls, all in one turn, and gives the spans of its run. */
+/** Makes an agent run these calls, all in one turn, and returns the spans of its run. */
 async function callTools(
   name: string,
   calls: readonly ScriptedCall[],
@@ -82,7 +82,7 @@ async function callTools(
   return { run, spans: receiver.spans.filter((span) => span.traceId === run.traceId) };
 }
 
-/** Those of the agent service; the daemon's are below them. */
+/** The spans of the agent service; the daemon's are below them. */
 const childrenOf = (spans: readonly ReceivedSpan[], parent: ReceivedSpan): ReceivedSpan[] =>
   spans.filter(
     ({ parentSpanId, service }) =>
@@ -126,7 +126,7 @@ describe("sandbox_run", () => {
     expect(tool.durationMs).toBeGreaterThan(0);
     expect(childrenOf(spans, tool).map(({ name }) => name)).toEqual(CHILDREN);
 
-    // The daemon's spans are sent by the daemon, which may do so a moment later.
+    // The daemon sends its own spans, possibly a moment later.
     const exec = childrenOf(spans, tool).find(({ name }) => name === "sandbox.exec");
     const request = await receiver.span(({ parentSpanId }) => parentSpanId === exec?.spanId);
     expect(request).toMatchObject({ service: "sandkasten-daemon", traceId: TRACE });

@@ -1,4 +1,4 @@
-/** `/metrics` of the agent service, with the key like every other route. */
+/** `/metrics` of the agent service, which requires the key like every other route. */
 import { prometheusText } from "@sandkasten/telemetry";
 import type { RouteModule } from "../service/service.ts";
 import type { AgentMetrics } from "./agent-metrics.ts";

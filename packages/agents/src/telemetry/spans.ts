@@ -7,7 +7,7 @@ type Attributes = Readonly<Record<string, string | number | boolean | undefined>
 const SCOPE = "@sandkasten/agents";
 
 /**
- * SECURITY: of a failure only its code is told: messages can quote prompts, input and output.
+ * SECURITY: of a failure, only the code is recorded: messages can quote prompts, input and output.
  * Guarded by agent-telemetry.serial.test.ts.
  */
 export async function inSpan<Result>(
@@ -31,7 +31,7 @@ export async function inSpan<Result>(
   }
 }
 
-/** Does something as a part of the trace that a request belongs to. */
+/** Runs work as part of the trace that a request belongs to. */
 export function inTraceOf<Result>(headers: IncomingHttpHeaders, work: () => Result): Result {
   return context.with(propagation.extract(context.active(), headers), work);
 }

@@ -8,13 +8,14 @@ const SERVICE_NAME = "sandkasten-agents";
 const VERSION = "0.1.0";
 const GENKIT_SCOPE = "genkit-tracer";
 
-/** Must be called before the first model is asked: Genkit's spans join those that are active then. */
+/** Must be called before the first model request: Genkit's spans join the active ones. */
 export async function startAgentTelemetry(
   env: Variables,
   metrics: AgentMetrics,
   log: Logger,
 ): Promise<StartedTelemetry | undefined> {
-  // SECURITY: Genkit's spans hold whole prompts and answers. Guarded by agent-telemetry.serial.test.ts.
+  // SECURITY: Genkit's spans contain whole prompts and answers. Guarded by
+  // agent-telemetry.serial.test.ts.
   const keepsPrompts = env["SANDKASTEN_AGENTS_TRACE_PROMPTS"] === "true";
   try {
     const settings = telemetryFromEnvironment(env, { serviceName: SERVICE_NAME });
@@ -27,7 +28,7 @@ export async function startAgentTelemetry(
       onFailure: (reason) => log.warn({ reason }, "telemetry could not be sent"),
     });
   } catch (error) {
-    // Variables that other programs need otherwise are no reason not to start.
+    // Variables that other programs need in another form must not prevent the start.
     log.warn({ reason: String(error) }, "no traces and metrics are sent");
     return undefined;
   }

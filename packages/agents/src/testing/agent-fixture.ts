@@ -55,7 +55,7 @@ export class AgentFixture implements AsyncDisposable {
       await writeFile(join(dir, "agents", `${name}.prompt`), source);
     const service = await startAgentService({
       listen: "127.0.0.1:0",
-      // Nothing listens there: agents without a sandbox need no daemon.
+      // Nothing listens on this port: agents without a sandbox need no daemon.
       daemonUrl: daemon?.url ?? "http://127.0.0.1:9",
       daemonApiKey: daemon?.apiKey,
       ...rest,
@@ -66,7 +66,7 @@ export class AgentFixture implements AsyncDisposable {
     return new AgentFixture(dir, model, service, options.apiKey);
   }
 
-  /** Replaces the file at once, as careful editors do. */
+  /** Replaces the file atomically, as careful editors do. */
   async write(name: string, source: string): Promise<void> {
     const path = join(this.dir, "agents", `${name}.prompt`);
     await writeFile(`${path}~`, source);
@@ -87,7 +87,7 @@ export class AgentFixture implements AsyncDisposable {
     return await Array.fromAsync(this.client.events(runId));
   }
 
-  /** Waits for an event of a run that is under way. */
+  /** Waits for an event of an active run. */
   async until(runId: string, type: string): Promise<RunEventBody> {
     let last: RunEventBody | undefined;
     for await (const event of this.client.events(runId)) {

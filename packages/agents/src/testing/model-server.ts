@@ -7,18 +7,18 @@ import { setTimeout } from "node:timers/promises";
 
 export interface ScriptedCall {
   readonly name: string;
-  /** A string is sent as it is, so that it can be malformed. */
+  /** A string is sent unchanged, so that it can be malformed. */
   readonly arguments: object | string;
   readonly id?: string;
 }
 
-/** What the model does when it is asked. */
+/** What the model does when it gets a request. */
 export interface ScriptedTurn {
   readonly text?: string;
   readonly calls?: readonly ScriptedCall[];
   readonly usage?: { readonly input: number; readonly output: number };
   readonly finishReason?: string;
-  /** Characters in each piece of the stream; 8 when absent. */
+  /** Characters in each chunk of the stream; default 8. */
   readonly pieceLength?: number;
   /** A pause after each piece. */
   readonly pieceDelayMs?: number;
@@ -26,15 +26,15 @@ export interface ScriptedTurn {
   readonly status?: number;
   readonly headers?: Readonly<Record<string, string>>;
   readonly error?: string;
-  /** Sends what it has and then nothing more, without an end. */
+  /** Sends its text and then nothing more, without an end. */
   readonly hang?: boolean;
-  /** Breaks the connection after what it has. */
+  /** Breaks the connection after its text. */
   readonly reset?: boolean;
-  /** Repeats the text for ever. */
+  /** Repeats the text forever. */
   readonly endless?: boolean;
-  /** Sends these bytes as the answer, whatever they are. */
+  /** Sends these bytes as the response, whatever they are. */
   readonly raw?: string;
-  /** Answers whole, as servers do that cannot stream. */
+  /** Sends the complete response at once, as servers do that cannot stream. */
   readonly unstreamed?: boolean;
 }
 
@@ -63,7 +63,7 @@ export interface SeenRequest {
   readonly body: ChatRequest;
   readonly headers: IncomingMessage["headers"];
   readonly atMs: number;
-  /** Whether the answer has ended, or its reader has left. */
+  /** Whether the response has ended, or its reader has left. */
   readonly isClosed: () => boolean;
 }
 
@@ -89,12 +89,14 @@ export class ModelServer implements AsyncDisposable {
     return server;
   }
 
-  /** What `OPENAI_BASE_URL` must be. */
+  /** The value for `OPENAI_BASE_URL`. */
   get url(): string {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}/v1`;
   }
 
-  /** The turns to come, in order; the last one is repeated. A function is asked for each. */
+  /**
+   * The turns to come, in order; the last one is repeated. A function is called for each request.
+   */
   play(script: Script): void {
     this.#script = script;
     this.#turn = 0;

@@ -1,6 +1,6 @@
 /**
- * The agent service as a separate process, so that tests can kill it:
- * `node service-process.ts DIR DATA_DIR [HEARTBEAT_MS]`. One line says where it listens.
+ * The agent service as a separate process, so that tests can kill it: `node service-process.ts DIR
+ * DATA_DIR [HEARTBEAT_MS]`. One line says where it listens.
  */
 import { pino } from "pino";
 import { startAgentService } from "../serve.ts";

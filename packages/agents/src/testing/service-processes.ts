@@ -1,4 +1,4 @@
-/** Starts agent services in processes of their own, all on one directory and one database. */
+/** Starts agent services in separate processes, all on one directory and one database. */
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
@@ -13,7 +13,7 @@ const PROGRAM = join(import.meta.dirname, "service-process.ts");
 
 export interface ServiceProcess {
   readonly client: AgentServiceClient;
-  /** Stalls it, or lets it go on. */
+  /** Stops or continues the process. */
   signal(signal: "SIGSTOP" | "SIGCONT"): void;
   /** Resolves with the exit code, null after SIGKILL. */
   end(signal: "SIGKILL" | "SIGTERM"): Promise<number | null>;

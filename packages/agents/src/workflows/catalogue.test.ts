@@ -1,4 +1,4 @@
-/** Files in the folder of workflows that cannot be read. */
+/** Files in the workflow folder that cannot be read. */
 import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-/** The workflows of a directory, read again when their files change. */
+/** The workflows of a directory, reloaded when their files change. */
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { ValueCheck } from "../prompts/value-check.ts";
@@ -11,21 +11,21 @@ import { describeProblems } from "./language/problem.ts";
 /** A workflow, or why its file cannot be used. */
 export interface WorkflowEntry {
   readonly id: string;
-  /** Relative to the directory that is served. */
+  /** Relative to the served directory. */
   readonly file: string;
   readonly source: string;
-  /** Absent when the file cannot be understood. */
+  /** Absent if the file cannot be parsed. */
   readonly plan: Plan | undefined;
   /** Checks the input of a run. */
   readonly input: ValueCheck | undefined;
-  /** With file, line and column; a workflow that has some cannot be run. */
+  /** With file, line and column; a workflow with problems cannot be run. */
   readonly problems: readonly string[];
 }
 
 export interface WorkflowCatalogueOptions {
-  /** Has the folder `workflows`, which need not exist. */
+  /** Contains the folder `workflows`, which need not exist. */
   readonly dir: string;
-  /** Whether an agent can be run. Agents come and go without the file being changed. */
+  /** Whether an agent can be run. Agents can be added and removed without a change of this file. */
   readonly hasAgent: (name: string) => boolean;
 }
 
@@ -70,7 +70,7 @@ export class WorkflowCatalogue {
     return (await this.list()).find((entry) => entry.id === id);
   }
 
-  /** Looks at every file, and reads those that have changed. */
+  /** Checks every file, and reloads those that have changed. */
   async #refresh(): Promise<void> {
     const files = new Map<string, ReadFile>();
     for (const name of await this.#names()) {
@@ -93,7 +93,7 @@ export class WorkflowCatalogue {
     }
   }
 
-  /** Undefined when the file is gone or is not a regular file. */
+  /** Undefined if the file is missing or not a regular file. */
   async #stampOf(name: string): Promise<string | undefined> {
     try {
       const status = await stat(join(this.#folder, name), { bigint: true });
@@ -101,7 +101,7 @@ export class WorkflowCatalogue {
       return status.isFile() ? `${ino} ${size} ${mtimeNs} ${ctimeNs}` : undefined;
     } catch (error) {
       if (isMissing(error)) return undefined;
-      // One that cannot be looked at, such as a link to itself, must not keep the others away.
+      // An unreadable entry, such as a link to itself, must not hide the others.
       return String(error);
     }
   }

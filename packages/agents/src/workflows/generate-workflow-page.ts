@@ -128,7 +128,7 @@ export function workflowPage(): string {
   ].join("\n");
 }
 
-/** Those that all kinds of steps have. */
+/** The keys that all kinds of steps have. */
 function commonKeys(): Keys {
   const [first, ...others] = Object.values<Keys>(STEP_KEYS);
   return Object.fromEntries(

@@ -1,4 +1,6 @@
-/** Workflows: files that say which agents do what in which order, and the engine that runs them. */
+/**
+ * Workflows: files that define which agents do what in which order, and the engine that runs them.
+ */
 import type { ServicePart, ServicePartDeps, ServicePartFactory } from "../service/service-part.ts";
 import { WorkflowCatalogue } from "./catalogue.ts";
 import { WORKFLOW_MIGRATIONS } from "./engine/migrations.ts";

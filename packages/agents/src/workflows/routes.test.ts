@@ -48,7 +48,7 @@ steps:
 }, 60_000);
 afterAll(async () => await fixture[Symbol.asyncDispose]());
 
-/** What a call that must fail fails with. */
+/** The error of a call that must fail. */
 async function refusalOf(call: Promise<unknown>): Promise<AgentServiceError> {
   return (await call.then(
     () => expect.unreachable("the call succeeded"),

@@ -193,7 +193,7 @@ function decided(engine: WorkflowEngine, id: string, decide: () => void): Workfl
   return viewOf(engine, id);
 }
 
-/** The run when it has ended or waits for a person. */
+/** The run once it has ended or waits for a person. */
 async function untilSettled(
   engine: WorkflowEngine,
   runId: string,

@@ -8,7 +8,10 @@ import type { ServiceProcess } from "../testing/service-processes.ts";
 import { byAgent, namedAgent } from "./testing/workflow-fixture.ts";
 
 const PATIENCE_MS = 120_000;
-/** How soon a dead process is noticed; loading models takes a living one seconds on a busy machine. */
+/**
+ * How soon a dead process is noticed; on a busy machine, loading models stalls a live one for
+ * seconds.
+ */
 const HEARTBEAT_MS = 8000;
 const LEASE_SECONDS = 5;
 
@@ -52,11 +55,11 @@ const exec = (command: string, how: object = { timeout_seconds: 600 }) => ({
 
 interface ServicesOptions {
   readonly leaseSeconds?: number;
-  /** The worker's command goes on by itself, and its model does not answer. */
+  /** The worker's command continues on its own, and its model does not answer. */
   readonly isBackground?: boolean;
 }
 
-/** `hang()` says whether the worker's command does not end. */
+/** `hang()` says whether the worker's command hangs. */
 async function services(
   hang: () => boolean,
   { leaseSeconds, isBackground = false }: ServicesOptions = {},
@@ -96,7 +99,7 @@ async function until(
   }
 }
 
-/** Starts a run and waits until the command in its sandbox has begun. */
+/** Starts a run and waits until the command in its sandbox has started. */
 async function startWorking(service: ServiceProcess, workflow: string): Promise<string> {
   const runId = await service.client.runWorkflow(workflow);
   await until(service, runId, ({ steps: begun = [] }) => begun.at(-1)?.id === "work");
@@ -145,7 +148,7 @@ describe("after kill -9 of the service", { timeout: PATIENCE_MS }, () => {
       ["write", "succeeded"],
       ["work", "running"],
     ]);
-    // Its sandbox waits with it, for longer than the lease of a run that goes on.
+    // Its sandbox waits with it, for longer than the lease of an active run.
     expect(await sandboxesOf(unsafe)).toMatchObject([{ status: "running", ttl_seconds: 3600 }]);
     await second.client.resume(unsafe);
     const resumed = await until(second, unsafe, ({ status }) => status === "succeeded");

@@ -61,7 +61,7 @@ const exec = (command: string): ScriptedTurn => ({
   calls: [{ name: "sandbox_exec", arguments: { command } }],
 });
 const open: ScriptedTurn = { calls: [{ name: "sandbox_open", arguments: {} }] };
-/** Runs the task as a command and answers with what it printed. */
+/** Runs the task as a command and answers with its output. */
 const shell = (request: ChatRequest): ScriptedTurn => {
   const { messages } = request;
   const results = messages.filter(({ role }) => role === "tool");
@@ -71,13 +71,13 @@ const shell = (request: ChatRequest): ScriptedTurn => {
   return { text: (stdout ?? results.at(-1)?.content ?? "").trim() };
 };
 
-/** What the tools answered to an agent, over all of its runs, in order. */
+/** The results that the tools returned to an agent, over all of its runs, in order. */
 function toolAnswers<Answer>(agent: string, tool: string): Answer[] {
   const last = new Map<string, ChatRequest>();
   for (const { body } of fixture.agents.model.requests) {
     const [system] = body.messages;
     const [call] = body.messages.flatMap(({ tool_calls: made = [] }) => made);
-    // A conversation is known by the id of its first call; its last request has all answers.
+    // A conversation is identified by the id of its first call; its last request has all results.
     if ((system?.content ?? "").trim().split("\n")[0] === agent && call !== undefined)
       last.set(call.id, body);
   }
@@ -141,7 +141,7 @@ test(
         "done:1",
       ].map((path) => `${path} succeeded`),
     );
-    // Steps 2 and 3 get the sandbox of step 1, which was created by the first sandbox_open alone.
+    // Steps 2 and 3 get the sandbox of step 1; only the first sandbox_open created one.
     const opened = ["code-analyzer", "code-fixer", "test-runner"].map((agent) =>
       toolAnswers<{ sandbox_id: string; created: boolean; session_key: string }>(
         agent,
@@ -242,7 +242,7 @@ steps:
     );
     expect(new Set(ids)).toEqual(new Set([sessions[0]?.id]));
     const created = opened.filter(({ content }) => content?.includes('"created":true'));
-    // The request that follows repeats what was answered before.
+    // The following request repeats the earlier answers.
     expect(new Set(created.map(({ tool_call_id: id }) => id)).size).toBe(1);
     await fixture.client.cancelWorkflow(done.run_id);
     await fixture.until(done.run_id, ({ status }) => status === "cancelled");

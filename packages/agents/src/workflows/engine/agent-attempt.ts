@@ -58,10 +58,10 @@ async function refuseLostSandboxes(context: StepContext): Promise<void> {
   context.throwIfStopping();
 }
 
-/** How long an agent may take to stop once it was told to. */
+/** How long an agent may take to stop after it was told to. */
 const STOP_GRACE_MS = 10_000;
 
-/** The result, or the signal's reason when the agent does not stop for it. */
+/** The result, or the signal's reason if the agent does not stop for it. */
 async function heeded(
   { clock, warn }: StepContext,
   { id, agent }: AgentStep,

@@ -26,7 +26,7 @@ export async function runAgentStep(
 ): Promise<StepResult> {
   const { next } = step;
   const { record, signal } = execution;
-  // The earlier process died after the agent had ended and before the result was recorded.
+  // The earlier process died after the agent had ended, but before it recorded the result.
   const finished = record && finishedRun(context, record);
   if (finished !== undefined) return { output: outputOf(finished), next };
   const work = await workOf(context, step, execution);
@@ -78,7 +78,7 @@ async function workOf(
   };
 }
 
-/** What a run was asked for is also what its agents are asked for, unless a step says otherwise. */
+/** Values requested for a run also apply to its agents, unless a step sets its own. */
 function defaultTask(input: unknown): string | undefined {
   if (typeof input === "string") return input;
   const task =
@@ -93,7 +93,7 @@ function failureOf(error: unknown, step: AgentStep): Failure {
   throw error;
 }
 
-/** Exponential backoff; the random part keeps steps that failed together from trying together. */
+/** Exponential backoff; jitter keeps steps that failed together from retrying together. */
 function pauseMs(retry: Retry, failures: number, random: () => number): number {
   const wholeMs = Math.min(retry.maxBackoffMs, retry.backoffMs * 2 ** (failures - 1));
   return Math.round(wholeMs * (1 - retry.jitter * random()));

@@ -4,13 +4,13 @@ import { RunStop, StepFailure, StepStopped } from "./stops.ts";
 export interface AllOfOptions {
   readonly maxConcurrency: number;
   readonly signal: AbortSignal;
-  /** What failed, for those that are stopped because of it. */
+  /** The failure, for those that are stopped because of it. */
   readonly what: string;
 }
 
 /**
  * Results in the order of the items. After a failure nothing new starts and running work is told to
- * stop. Throws only when all work has ended, so nothing keeps running behind the caller's back.
+ * stop. Throws only after all work has ended, so nothing keeps running in the background.
  */
 export async function allOf<Item, Result>(
   items: readonly Item[],

@@ -1,13 +1,13 @@
-/** The time that the engine lives by, so that tests can turn it. */
+/** The engine's clock, which tests can control. */
 
 export interface Clock {
-  /** Wall time in milliseconds: timers and approvals outlive the machine's boot. */
+  /** Wall time in milliseconds: timers and approvals outlive a reboot of the machine. */
   nowMs(): number;
-  /** Resolves when that time has come. Rejects with the signal's reason when the signal fires. */
+  /** Resolves at that time. Rejects with the signal's reason when the signal fires. */
   sleepUntil(timeMs: number, signal: AbortSignal): Promise<void>;
 }
 
-/** Timers of Node count in 32 bits, and the wall clock may be set in between. */
+/** Node's timers are limited to 32 bits, and the wall clock may be changed meanwhile. */
 const LONGEST_SLEEP_MS = 60_000;
 
 export const systemClock: Clock = {

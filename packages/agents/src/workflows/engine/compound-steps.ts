@@ -1,4 +1,4 @@
-/** Steps that have steps inside: parallel, foreach and try. */
+/** Steps that contain steps: parallel, foreach and try. */
 import type { ForeachStep, ParallelStep, TryStep } from "../language/plan.ts";
 import { allOf } from "./all-of.ts";
 import { withinTime } from "./deadline.ts";
@@ -107,7 +107,7 @@ export async function runTryStep(
     } catch (error) {
       signal.throwIfAborted();
       if (!(error instanceof StepFailure) || error.isFatal) throw error;
-      // What succeeded before the failure can be read while the failure is dealt with.
+      // The handler of a failure can read what succeeded before it.
       const caught = tried.inner({ error: error.failure });
       const output = await context.runBlock(
         step.rescue,

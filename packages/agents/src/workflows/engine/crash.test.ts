@@ -1,4 +1,4 @@
-/** A process that is killed in the middle of every kind of step, and what the next one does. */
+/** A process that is killed in the middle of every kind of step, and how the next one continues. */
 import { deepEqual, equal, ok } from "node:assert/strict";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { CRASH_SCENARIOS } from "../testing/crash-scenarios.ts";
@@ -19,7 +19,7 @@ const effectsAtKill = new Map<Name, readonly string[]>();
 const count = (name: Name, effect: string): number =>
   processes.effects(runOf(name)).filter((line) => line === effect).length;
 
-/** One process is in the middle of all of them when it is killed; then another one is started. */
+/** One process is in the middle of all scenarios when it is killed; then another one is started. */
 beforeAll(async () => {
   processes.hold();
   for (const name of NAMES) runs.set(name, processes.submit(CRASH_SCENARIOS[name].source, name));
@@ -37,7 +37,7 @@ beforeAll(async () => {
   });
   processes.store.requestCancel(runOf("cancelled"));
   await processes.kill(first);
-  // It struck in the middle: every run is as it was, and said to be the dead process's own.
+  // The kill came in the middle: every run is unchanged, and still belongs to the dead process.
   isInTheMiddle();
   for (const name of NAMES) {
     equal(processes.store.get(runOf(name))?.owner, first.id);
@@ -191,7 +191,7 @@ describe("after kill -9 in the middle of", { timeout: PATIENCE_MS }, () => {
     async (name) => {
       const runId = runOf(name);
       const dueMs = processes.store.steps(runId).at(-1)?.data.dueMs;
-      // Both of its kind were taken by the same process at the same time.
+      // The same process took both runs with a wait at the same time.
       await processes.until(runOf("timer"));
       await processes.until(runOf("retry"));
       expect(processes.shown(runId)).toEqual(CRASH_SCENARIOS[name].atKill);

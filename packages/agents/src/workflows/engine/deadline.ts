@@ -6,13 +6,13 @@ export interface Deadline {
   readonly clock: Clock;
   /** No limit when absent. */
   readonly ms: number | undefined;
-  /** Counted from this time; from now when absent. */
+  /** Counted from this time; from now if absent. */
   readonly fromMs?: number;
   /** For the message. */
   readonly what: string;
 }
 
-/** Aborts the work's signal when the time is up, waits for the work, and throws StepFailure TIMEOUT. */
+/** Aborts the work's signal on timeout, waits for the work, and throws StepFailure TIMEOUT. */
 export async function withinTime<Result>(
   { clock, ms, fromMs = clock.nowMs(), what }: Deadline,
   signal: AbortSignal,

@@ -9,7 +9,7 @@ import { ManualClock } from "../testing/manual-clock.ts";
 const evaluator = new Evaluator();
 afterAll(async () => await evaluator[Symbol.asyncDispose]());
 
-/** Patient, because other tests run beside these. */
+/** With a long timeout, because other tests run concurrently. */
 function eventually<Value>(read: () => Value) {
   return expect.poll(read, { interval: 5 });
 }

@@ -14,12 +14,12 @@ export class Frame {
     this.#parent = parent;
   }
 
-  /** A frame for a block inside: it sees this one's values and does not change them. */
+  /** A frame for a nested block: it sees this one's values and does not change them. */
   inner(variables: Readonly<Record<string, unknown>> = {}): Frame {
     return new Frame(variables, this);
   }
 
-  /** Takes over the outputs of blocks that have ended. */
+  /** Adopts the outputs of blocks that have ended. */
   take(...ended: readonly Frame[]): void {
     for (const { outputs } of ended)
       for (const [id, output] of outputs) this.outputs.set(id, output);
@@ -51,7 +51,7 @@ export class Frame {
   }
 }
 
-/** Without a prototype, so that a step may be called `__proto__`. */
+/** Without a prototype, so that a step can be named `__proto__`. */
 function plainRecord(): Record<string, unknown> {
   return Object.create(null) as Record<string, unknown>;
 }

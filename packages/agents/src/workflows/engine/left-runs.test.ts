@@ -1,4 +1,4 @@
-/** What one process leaves of a run, and what it must leave alone when another one has it. */
+/** What one process leaves of a run, and what it must not touch when another one has it. */
 import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
 import { createServer } from "node:http";
@@ -26,7 +26,7 @@ it("attempts of an earlier process count as attempts", async () => {
     throw new AgentRunError("MODEL_UNAVAILABLE", "The model did not answer.");
   };
   const agents = { fail };
-  // It stands still, so that the pause does not end before the first process.
+  // It stands still, so that the pause does not end before the first process does.
   const clock = new ManualClock();
   let runId: string;
   {

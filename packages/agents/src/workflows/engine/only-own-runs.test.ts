@@ -1,4 +1,4 @@
-/** A process that is there for one command leaves the runs of others alone. */
+/** A process that runs a single command leaves the runs of others alone. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -35,7 +35,7 @@ it("takes runs that it was given or told to go on with, and no others", async ()
   });
   const { engine } = transient;
   engine.decide(runId, "ask", { approved: true });
-  // Its own run goes through many looks for work; the other one stays where it is.
+  // Its own run takes many polls for work; the other one does not change.
   const own = await transient.run("steps: [{ id: wait, type: timer, seconds: 0.2 }]");
   expect(own.status).toBe("succeeded");
   expect(engine.store.get(runId)).toMatchObject({ status: "waiting_approval", owner: undefined });

@@ -21,10 +21,10 @@ import { RunStop, StepFailure, StepStopped } from "./stops.ts";
 export type Outcome =
   | { readonly kind: "ended"; readonly end: RunEnd }
   | { readonly kind: "attention"; readonly reason: string }
-  /** The run goes on elsewhere. */
+  /** Another process continues the run. */
   | { readonly kind: "left"; readonly because: "lost" | "shutdown" };
 
-/** Their output does not become the output of the block that they are in. */
+/** Their output does not become the output of the block that contains them. */
 const WITHOUT_RESULT: ReadonlySet<Step["type"]> = new Set<Step["type"]>([
   "switch",
   "timer",
@@ -107,7 +107,7 @@ export class RunExecution {
     throw error;
   }
 
-  /** Steps that were running when their process died, and that only a person may start again. */
+  /** Steps that were running when their process died, and that only a person may restart. */
   #whyNotToGoOn(): string | undefined {
     const agents = new Map(
       allSteps(this.#plan.root).flatMap((step) => (step.type === "agent" ? [[step.id, step]] : [])),
@@ -164,7 +164,8 @@ export class RunExecution {
       return result;
     } catch (error) {
       const reason: unknown = execution.signal.aborted ? execution.signal.reason : error;
-      // A cancelled run ends its steps when it ends; a run that another process has must not be changed.
+      // A cancelled run ends its steps when it ends; a run that another process has must not
+      // change.
       if (reason instanceof RunStop) throw reason;
       if (!this.#attempts.has(path) && record === undefined)
         this.#begin(step, execution, { isWaiting: step.type === "timer" });

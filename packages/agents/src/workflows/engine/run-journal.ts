@@ -115,7 +115,7 @@ export class RunJournal {
     });
   }
 
-  /** `sandboxes` are those that finished steps have used by now. */
+  /** `sandboxes` are those that finished steps have used so far. */
   stepSucceeded(
     step: Pick<StepRecord, "path" | "stepId" | "type">,
     result: { readonly output: unknown; readonly next: string | undefined },
@@ -173,7 +173,7 @@ export class RunJournal {
     });
   }
 
-  /** The run waits for a person, without a process. */
+  /** The run waits for a person and needs no process. */
   needsAttention(reason: string, sandboxes: Readonly<Record<string, string>>): void {
     this.#write(() => {
       this.#database
@@ -219,12 +219,12 @@ export class RunJournal {
     });
   }
 
-  /** Throws RunStop when another process has the run. */
+  /** Throws RunStop if another process has the run. */
   confirm(): void {
     this.#write(() => undefined);
   }
 
-  /** Leaves the run to the next process that looks for one. */
+  /** Releases the run for the next process that polls for one. */
   release(): void {
     this.#write(() =>
       this.#database
@@ -275,9 +275,9 @@ export class RunJournal {
   }
 
   /**
-   * SECURITY: a process that was stopped and goes on believes that the run is still its own. Whose it
-   * is, is read in the transaction that writes, so that two processes never both go on with a run.
-   * Guarded by two-processes.test.ts.
+   * SECURITY: a process that was stopped and continues believes that it still owns the run.
+   * Ownership is read in the transaction that writes, so that two processes never both continue a
+   * run. Guarded by two-processes.test.ts.
    */
   #write(work: () => void): void {
     inTransaction(this.#database, () => {
@@ -288,7 +288,7 @@ export class RunJournal {
   }
 }
 
-/** An output that would make the event large is left out, and the event says so. */
+/** An output that would make the event too large is left out, and the event says so. */
 function shownOutput(written: string, output: unknown): object {
   const bytes = Buffer.byteLength(written);
   return bytes <= MAX_EVENT_OUTPUT_BYTES

@@ -1,4 +1,4 @@
-/** Runs and steps as the database has them. */
+/** The database records of runs and steps. */
 import type { SQLOutputValue } from "node:sqlite";
 import type { Failure } from "./stops.ts";
 
@@ -23,7 +23,7 @@ export const RUN_STATUSES: readonly RunStatus[] = [
 
 const ENDED: ReadonlySet<RunStatus> = new Set<RunStatus>(["succeeded", "failed", "cancelled"]);
 
-/** A run that is no longer there has ended, too. */
+/** A run that no longer exists has ended, too. */
 export function hasEnded(status: RunStatus | undefined): boolean {
   return status === undefined || ENDED.has(status);
 }
@@ -50,15 +50,15 @@ export interface RunRecord {
 
 export type StepStatus =
   | "running"
-  /** For a time, or for a decision. */
+  /** For a point in time, or for a decision. */
   | "waiting"
   /** Between two attempts. */
   | "retrying"
-  /** Was running when its process died, and may run again. */
+  /** It was running when its process died, and may run again. */
   | "interrupted"
   | "succeeded"
   | "failed"
-  /** Stopped because of another step, or with the run. */
+  /** Stopped because of another step, or together with the run. */
   | "cancelled";
 
 export interface StepRecord {
@@ -78,15 +78,15 @@ export interface StepRecord {
   readonly endedAt: string | undefined;
 }
 
-/** What a step needs to go on after a restart. */
+/** What a step needs to continue after a restart. */
 export interface StepData {
   /** When a timer goes off or a next attempt is due. */
   readonly dueMs?: number;
-  /** When the step has taken too long. */
+  /** The deadline of the step. */
   readonly deadlineMs?: number;
-  /** What a foreach goes through. */
+  /** The items of a foreach. */
   readonly items?: readonly unknown[];
-  /** What a person is asked. */
+  /** The question for a person. */
   readonly message?: string;
   /** How many attempts have failed. */
   readonly failures?: number;

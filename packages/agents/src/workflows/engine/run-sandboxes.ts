@@ -15,7 +15,7 @@ export interface RunSandboxesOptions {
 const GONE: ReadonlySet<string> = new Set(["expired", "crashed", "failed", "destroyed", "unknown"]);
 /** How long sandboxes are kept for a run that waits for a person. */
 const ATTENTION_SECONDS = 3600;
-/** A daemon that does not answer must not keep a run from ending. */
+/** A daemon that does not respond must not keep a run from ending. */
 const DAEMON_TIMEOUT_MS = 20_000;
 
 export class RunSandboxes {
@@ -44,7 +44,7 @@ export class RunSandboxes {
   /** The sessions that steps have used so far. Called at the end of each agent step. */
   async used(): Promise<Readonly<Record<string, string>>> {
     for (const { name, info } of this.scope.heldSessions()) this.#used.set(name, info.id);
-    // The sandbox existed when the step began, so the agent has closed it on purpose.
+    // The sandbox existed when the step started, so the agent has closed it on purpose.
     for (const [name, id] of this.#used)
       if (this.scope.held(name) === undefined && (await this.#statusOf(id)) === "destroyed")
         this.#used.delete(name);
@@ -52,7 +52,7 @@ export class RunSandboxes {
   }
 
   /**
-   * Why the next step must not run, when a sandbox that finished steps have used is gone: a new one
+   * Why the next step must not run if a sandbox that finished steps have used is gone: a new one
    * would be empty, and the step would not know.
    */
   async lost(): Promise<string | undefined> {
@@ -66,12 +66,12 @@ export class RunSandboxes {
     return undefined;
   }
 
-  /** The sessions that the next process must know. */
+  /** The sessions that the next process needs to know. */
   get remembered(): Readonly<Record<string, string>> {
     return Object.fromEntries(this.#used);
   }
 
-  /** Undefined when the daemon does not say; the agent will then say why. */
+  /** Undefined if the daemon does not say; the agent will then report why. */
   async #statusOf(id: string): Promise<string | undefined> {
     try {
       const signal = AbortSignal.timeout(DAEMON_TIMEOUT_MS);
@@ -85,7 +85,7 @@ export class RunSandboxes {
     }
   }
 
-  /** Whether no step of any process can have opened one, so that there is nothing to clean up. */
+  /** Whether no step of any process can have opened one, so there is nothing to clean up. */
   isUnused({ epoch }: RunRecord): boolean {
     return epoch === 1 && this.#used.size === 0 && this.scope.heldSessions().length === 0;
   }
@@ -96,7 +96,7 @@ export class RunSandboxes {
       const closing = this.scope.close({ retainSeconds: Math.ceil(retainMs / 1000) });
       await withDaemonTimeout(DAEMON_TIMEOUT_MS, closing);
     } catch (error) {
-      // Their leases end by themselves within minutes.
+      // Their leases expire within minutes.
       this.#warn(
         `the sandboxes of workflow run ${this.#runId} could not be cleaned up: ${messageOf(error)}`,
       );

@@ -1,4 +1,6 @@
-/** Workflow runs in the database: creates, finds and claims them, and records what people decide. */
+/**
+ * Workflow runs in the database: creates, finds and claims them, and records people's decisions.
+ */
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import { inTransaction } from "../../store/database.ts";
 import type { EventLog } from "../../store/event-log.ts";
@@ -21,11 +23,11 @@ export interface RunFilter {
   readonly workflow?: string | undefined;
   readonly status?: RunStatus | undefined;
   readonly limit: number;
-  /** Only runs that are older than the one of this number. */
+  /** Only runs older than the one with this number. */
   readonly before?: number | undefined;
 }
 
-/** A run in a list, and what the list leaves out of it. */
+/** A run in a list, and the values that the list leaves out. */
 export interface ListedRun {
   readonly run: Omit<RunRecord, "file" | "source" | "owner" | "epoch" | "sandboxes">;
   readonly omitted: Readonly<Record<string, true | number>>;
@@ -36,7 +38,7 @@ const LARGE = ["input", "output"];
 /** Which processes are alive. */
 export type Processes = Pick<ProcessRegistry, "id" | "alive" | "onStall">;
 
-/** A request that the state of a run does not allow. The message says what it is and what to do. */
+/** A request that the state of a run does not allow. The message gives the state and what to do. */
 export class RunConflict extends Error {
   override readonly name = "RunConflict";
 }
@@ -101,12 +103,12 @@ export class RunStore {
     return row && runFromRow(row);
   }
 
-  /** In the order in which they were started. */
+  /** In the order in which they started. */
   steps(runId: string): StepRecord[] {
     return this.#steps.all(runId).map(stepFromRow);
   }
 
-  /** Newest first, without values that are large. */
+  /** Newest first, without large values. */
   list({ workflow, status, limit, before }: RunFilter): ListedRun[] {
     return this.#database
       .prepare(
@@ -128,7 +130,7 @@ export class RunStore {
   }
 
   /**
-   * Takes runs that no living process has, at most `limit`. `isMine` tells which of this process's
+   * Takes runs that no live process has, at most `limit`. `isMine` tells which of this process's
    * runs it is working on; any other one was dropped by a failure and is taken again. `isWanted`
    * tells which runs it may take.
    */
@@ -162,7 +164,7 @@ export class RunStore {
       .map(({ run_id: runId }) => String(runId));
   }
 
-  /** How many runs this process works on, without those that wait for an approval. */
+  /** How many runs this process works on, not counting those that wait for an approval. */
   countWorking(): number {
     const row = this.#working.get(this.#processes.id);
     return Number(row?.["count"]);
@@ -191,7 +193,7 @@ export class RunStore {
     return row["cancel_requested"] === 1 ? "cancelled" : undefined;
   }
 
-  /** Throws RunConflict. The run is cancelled by the process that has it, or by the next that takes it. */
+  /** Throws RunConflict. The process that has the run cancels it, or the next one that takes it. */
   requestCancel(runId: string): void {
     inTransaction(this.#database, () => {
       const run = this.#existing(runId);
@@ -207,7 +209,7 @@ export class RunStore {
     });
   }
 
-  /** Throws RunConflict. `stepId` may be left out when one step waits. */
+  /** Throws RunConflict. `stepId` may be omitted if only one step waits. */
   decide(runId: string, stepId: string | undefined, decision: Omit<Decision, "at">): void {
     inTransaction(this.#database, () => {
       const run = this.#existing(runId);
@@ -248,7 +250,7 @@ export class RunStore {
     return row && stepFromRow(row).decision;
   }
 
-  /** Throws RunConflict. Steps that were interrupted run again. */
+  /** Throws RunConflict. Interrupted steps run again. */
   resume(runId: string): void {
     inTransaction(this.#database, () => {
       const run = this.#existing(runId);
@@ -272,7 +274,7 @@ export class RunStore {
     });
   }
 
-  /** Removes runs that ended before, with their events and those of their agents. */
+  /** Deletes runs that ended before a time, with their events and those of their agents. */
   prune(endedBefore: Date): number {
     const old = "SELECT run_id FROM workflow_runs WHERE ended_at < :before";
     const agents = `SELECT run_id FROM agent_runs WHERE workflow_run_id IN (${old})`;

@@ -49,7 +49,7 @@ async function holds(
   return result;
 }
 
-/** `condition: "true"` is met by the value true, and `"3"` by the number. */
+/** `condition: "true"` matches the value true, and `"3"` the number. */
 function isWrittenAs(text: unknown, value: unknown): boolean {
   return (
     typeof text === "string" && typeof value !== "string" && JSON.stringify(value) === text.trim()
@@ -65,7 +65,7 @@ export async function runTransformStep(
   return { output: await fill(context, step.output, execution.frame), next: step.next };
 }
 
-/** The time is written down when the wait begins, so that a restart does not begin it again. */
+/** The time is recorded when the wait begins, so that a restart does not begin it again. */
 export async function runTimerStep(
   context: StepContext,
   step: TimerStep,

@@ -26,7 +26,7 @@ export interface RunParts {
   readonly clock: Clock;
   /** From 0 to 1, for jitter. */
   readonly random: () => number;
-  /** The decision about a step, or undefined while there is none. */
+  /** The decision about a step, or undefined if there is none yet. */
   readonly decisionFor: (path: string) => Decision | undefined;
   /** Resolves when something about runs may have changed. */
   readonly nextChange: (signal: AbortSignal) => Promise<void>;
@@ -39,7 +39,7 @@ export interface StepExecution {
   readonly frame: Frame;
   /** Fires when the step must end now. */
   readonly signal: AbortSignal;
-  /** What an earlier process has written about this execution. */
+  /** What an earlier process has recorded about this execution. */
   readonly record: StepRecord | undefined;
 }
 
@@ -48,11 +48,11 @@ export interface StepResult {
   readonly next: string | undefined;
 }
 
-/** What a step can ask of the run. */
+/** What a step can request from the run. */
 export interface StepContext extends RunParts {
-  /** Also fires when no new work may begin, for waits that another process can continue. */
+  /** Also fires when no new work may start, for waits that another process can continue. */
   waiting(signal: AbortSignal): AbortSignal;
-  /** Throws when no new work may begin. */
+  /** Throws if no new work may start. */
   throwIfStopping(): void;
   /** Counts an execution and records its start. */
   begin(
@@ -65,7 +65,7 @@ export interface StepContext extends RunParts {
   demandAttention(reason: string): void;
 }
 
-/** Throws StepFailure when an expression has no value. */
+/** Throws StepFailure if an expression has no value. */
 export async function evaluate(
   { evaluator }: Pick<StepContext, "evaluator">,
   expressions: readonly Expression[],

@@ -1,4 +1,4 @@
-/** What the kinds of steps do. */
+/** What each kind of step does. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";

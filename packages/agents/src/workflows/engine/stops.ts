@@ -33,11 +33,11 @@ export class StepStopped extends Error {
 export type StopKind =
   /** A person cancelled the run. */
   | "cancelled"
-  /** Another process has the run now; this one must not write about it. */
+  /** Another process has the run now; this one must not write to it. */
   | "lost"
-  /** This process ends; the run goes on in another one. */
+  /** This process ends; another one continues the run. */
   | "shutdown"
-  /** Only a person can decide how to go on; the message says why. */
+  /** Only a person can decide how to continue; the message says why. */
   | "attention";
 
 /** The whole run stops in this process. No step may catch it. */

@@ -1,4 +1,6 @@
-/** Several processes on one database: each run is worked on by one, and a stopped one does no harm. */
+/**
+ * Several processes on one database: one process works on each run, and a stopped one does no harm.
+ */
 import { expect, it, vi } from "vitest";
 import { openDatabase } from "../../store/database.ts";
 import { EventLog } from "../../store/event-log.ts";
@@ -69,7 +71,7 @@ steps:
     ];
     const before = written();
     first.child.kill("SIGCONT");
-    // It ends only after it has dealt with all that it was doing.
+    // It ends only after it has handled everything that it was doing.
     await processes.kill(first, "SIGTERM");
     expect(written()).toEqual(before);
     const agents = processes.effects(runId);
@@ -93,7 +95,7 @@ it("what a process writes about a run that another one has taken is refused as a
   const [taken] = first!.store.claim(1, isMine);
   const journal = first!.store.journal(taken!);
   journal.runStarted(false);
-  // Others do not take a run of a living process, nor does anyone take it twice.
+  // No process takes the run of a live one, or takes a run twice.
   expect(second!.store.claim(1, isMine)).toEqual([]);
   expect(first!.store.claim(1, isMine)).toEqual([]);
   nowMs = 2000;

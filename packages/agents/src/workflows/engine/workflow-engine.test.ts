@@ -1,4 +1,4 @@
-/** Runs beside each other, runs that a process left, and runs that are old. */
+/** Concurrent runs, runs that another process left, and old runs. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -13,7 +13,7 @@ import { ManualClock } from "../testing/manual-clock.ts";
 const evaluator = new Evaluator();
 afterAll(async () => await evaluator[Symbol.asyncDispose]());
 
-/** Patient, because other tests run beside these. */
+/** With a long timeout, because other tests run concurrently. */
 function eventually<Value>(read: () => Value) {
   return expect.poll(read, { interval: 5 });
 }

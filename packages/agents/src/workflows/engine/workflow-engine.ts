@@ -1,4 +1,6 @@
-/** Runs workflows: takes runs, goes through them, and leaves them so that another process can go on. */
+/**
+ * Runs workflows: claims runs, executes them, and leaves them so that another process can continue.
+ */
 import { randomUUID } from "node:crypto";
 import type { DatabaseSync } from "node:sqlite";
 import type { SandboxClient } from "@sandkasten/sdk";
@@ -26,22 +28,25 @@ export interface WorkflowEngineOptions {
   readonly events: EventLog;
   readonly executor: Pick<AgentExecutor, "execute" | "finished">;
   readonly client: SandboxClient;
-  /** How long a sandbox outlives a process that died. */
+  /** How long a sandbox outlives the process that created it. */
   readonly leaseSeconds?: number | undefined;
   readonly processes: Processes;
   readonly log: EngineLog;
   readonly clock?: Clock;
   readonly evaluator?: Pick<Evaluator, "evaluate">;
   readonly random?: () => number;
-  /** How many runs this process works on at once; others wait. Those that wait for an approval do not count. */
+  /** How many runs this process works on at once, not counting those that wait for an approval. */
   readonly maxRuns?: number;
-  /** Takes only runs that it was given, told to cancel or told to resume; any that no process has unless set. */
+  /**
+   * Only takes runs that it was asked to start, cancel or resume. Default: any run without a
+   * process.
+   */
   readonly onlyOwnRuns?: boolean | undefined;
-  /** How long runs that have ended are kept; for ever when absent. */
+  /** How long ended runs are kept; forever if absent. */
   readonly retentionDays?: number | undefined;
-  /** How many agents work at once, of all runs; further steps wait for their turn. */
+  /** How many agents of all runs work at once; further steps wait for their turn. */
   readonly maxAgents?: number;
-  /** How often to look for what other processes have left or asked for. */
+  /** How often to poll for what other processes have left or requested. */
   readonly pollIntervalMs?: number;
 }
 
@@ -53,10 +58,10 @@ export interface EngineLog {
 const DEFAULT_POLL_INTERVAL_MS = 500;
 const PRUNE_INTERVAL_MS = 60 * 60_000;
 const DAY_MS = 24 * 60 * 60_000;
-/** How long steps may go on when the process is asked to end. */
+/** How long steps may continue when the process is told to stop. */
 const SHUTDOWN_GRACE_MS = 5000;
 
-/** A run that is worked on, and what it takes to do so. */
+/** An active run and its parts. */
 interface RunInHand {
   readonly run: RunRecord;
   readonly plan: Plan;
@@ -81,7 +86,7 @@ export class WorkflowEngine implements AsyncDisposable {
   readonly #plans = new StoredPlans();
   readonly #changes = new Changes();
   readonly #active = new Map<string, Active>();
-  /** With `onlyOwnRuns`, the runs that this process was asked to do something about. */
+  /** With `onlyOwnRuns`, the runs that this process was asked to start, cancel or resume. */
   readonly #own = new Set<string>();
   #timer: NodeJS.Timeout | undefined;
   #pruneTimer: NodeJS.Timeout | undefined;
@@ -93,11 +98,11 @@ export class WorkflowEngine implements AsyncDisposable {
     this.#evaluator = options.evaluator ?? this.#ownEvaluator;
     this.#slots = new Slots(options.maxAgents ?? MAX_AGENTS_AT_ONCE, Number.POSITIVE_INFINITY);
     this.store = new RunStore(options.database, options.events, options.processes, this.#clock);
-    // Others may have taken runs while this process was stalled.
+    // Other processes may have taken runs while this one was stalled.
     options.processes.onStall(() => this.#poll());
   }
 
-  /** Begins to take runs, those that earlier processes left included. */
+  /** Starts taking runs, including those that earlier processes left. */
   start(): void {
     if (this.#timer !== undefined || this.#isClosing) return;
     const intervalMs = this.#options.pollIntervalMs ?? DEFAULT_POLL_INTERVAL_MS;
@@ -107,7 +112,7 @@ export class WorkflowEngine implements AsyncDisposable {
     this.#poll();
   }
 
-  /** Makes a run, which begins as soon as a process has room for it. */
+  /** Creates a run, which starts as soon as a process has capacity for it. */
   submit(run: Omit<NewRun, "runId">): string {
     const runId = `wfr_${randomUUID()}`;
     this.#adopt(runId);
@@ -116,7 +121,7 @@ export class WorkflowEngine implements AsyncDisposable {
     return runId;
   }
 
-  /** Throws RunConflict. The end of the run comes a moment later. */
+  /** Throws RunConflict. The run ends a moment later. */
   cancel(runId: string): void {
     this.#adopt(runId);
     this.store.requestCancel(runId);
@@ -147,8 +152,8 @@ export class WorkflowEngine implements AsyncDisposable {
   }
 
   /**
-   * Begins nothing new, gives running steps a moment to end, and leaves the runs to the next process.
-   * Sandboxes stay, so that the run can go on in them.
+   * Starts nothing new, gives running steps a moment to end, and leaves the runs to the next
+   * process. Sandboxes stay, so that the run can continue in them.
    */
   async close({ graceMs = SHUTDOWN_GRACE_MS }: { readonly graceMs?: number } = {}): Promise<void> {
     this.#isClosing = true;
@@ -179,13 +184,13 @@ export class WorkflowEngine implements AsyncDisposable {
       this.#check();
       if (!this.#isClosing && this.#timer !== undefined) this.#take();
     } catch (error) {
-      // A database that is busy now is asked again at the next turn.
+      // If the database is busy now, the next turn tries again.
       this.#options.log.error({ err: error }, "workflow runs could not be looked at");
     }
     this.#changes.notify();
   }
 
-  /** Stops runs that were cancelled, and those that another process has. */
+  /** Stops runs that were cancelled or that another process has. */
   #check(): void {
     for (const [runId, { execution, epoch }] of this.#active) {
       const stop = this.store.stopFor(runId, epoch);

@@ -98,7 +98,7 @@ export const LIMITED_FUNCTIONS: CelFunc[] = [
   }),
 ];
 
-/** What can be called by name, as a function or as a method. Macros are not among them. */
+/** What can be called by name, as a function or as a method, except macros. */
 export const CALLABLE_NAMES: ReadonlySet<string> = namesIn(`
   bool double duration dyn int size string timestamp type uint
   contains endsWith matches startsWith
@@ -109,7 +109,7 @@ export const CALLABLE_NAMES: ReadonlySet<string> = namesIn(`
 
 export const MACRO_NAMES: ReadonlySet<string> = namesIn("all exists exists_one filter has map");
 
-/** Names of types, which stand for themselves: `type(x) == string`. */
+/** Names of types, used as values: `type(x) == string`. */
 export const TYPE_NAMES: ReadonlySet<string> = namesIn(
   "bool bytes double int list map null_type string type uint",
 );

@@ -1,8 +1,8 @@
-/** JSON values as CEL has them, and back. */
+/** Converts JSON values to CEL values, and back. */
 import { isCelList, isCelMap, isCelType, isCelUint } from "@bufbuild/cel";
 import type { CelInput, CelValue } from "@bufbuild/cel";
 
-/** Whole numbers are ints in CEL, so that `count + 1` works; JSON has one kind of number. */
+/** Whole numbers are ints in CEL, so that `count + 1` works; JSON has only one number type. */
 export function celFromJson(value: unknown): CelInput {
   switch (typeof value) {
     case "number":
@@ -22,9 +22,9 @@ export function celFromJson(value: unknown): CelInput {
 const MAX_DEPTH = 200;
 
 /**
- * SECURITY: a list that contains itself twice, thirty levels deep, is small in memory and has a
- * billion entries when it is written out, so what is written is counted. A loop that nests a value
- * deeper each time makes one that nothing can read again. Guarded by evaluator.test.ts and
+ * SECURITY: a list that contains itself twice, thirty levels deep, is small in memory but has a
+ * billion entries when it is serialized, so the output is counted. A loop that nests a value deeper
+ * each time creates one that nothing can parse again. Guarded by evaluator.test.ts and
  * failures-and-limits.test.ts.
  */
 export function jsonFromCel(value: CelValue, maxBytes: number): unknown {
@@ -112,7 +112,7 @@ class JsonWriter {
   }
 }
 
-/** Times and durations, the only messages that expressions can make. */
+/** Times and durations, the only messages that expressions can create. */
 interface Message {
   readonly $typeName: string;
   readonly seconds?: bigint;

@@ -1,4 +1,4 @@
-/** The thread that evaluates expressions, so that none of them holds up the process. */
+/** The thread that evaluates expressions, so that none of them blocks the process. */
 import { parentPort } from "node:worker_threads";
 import { celEnv, isCelError, parse, plan } from "@bufbuild/cel";
 import type { CelInput, CelResult } from "@bufbuild/cel";
@@ -32,7 +32,7 @@ function planOf(source: string): Evaluate {
 }
 
 function answer({ sources, variables, maxBytes }: EvaluationRequest): EvaluationAnswer {
-  // Without a prototype, so that no name leads to what objects inherit.
+  // Without a prototype, so that no name resolves to an inherited property.
   const bound: Record<string, CelInput> = Object.assign(
     Object.create(null) as Record<string, CelInput>,
     Object.fromEntries(

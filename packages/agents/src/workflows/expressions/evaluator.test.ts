@@ -1,9 +1,9 @@
-/** Expressions have the values that CEL says, and hostile ones end without harm to anybody else. */
+/** Expressions have the values that CEL defines, and hostile ones end without harm to others. */
 import { afterAll, describe, expect, it } from "vitest";
 import { EvaluationError, Evaluator } from "./evaluator.ts";
 import { parseExpression } from "./expression.ts";
 
-/** Patient: what is tested with it is not how long something takes. */
+/** With a long timeout: its tests do not measure time. */
 const evaluator = new Evaluator({ maxCpuMs: 60_000 });
 afterAll(async () => await evaluator[Symbol.asyncDispose]());
 
@@ -12,7 +12,7 @@ const variables = {
   steps: { test: { output: { all_passed: true } }, "check-results": { output: 1 } },
 };
 
-/** As a workflow's expressions are: checked first, then evaluated. */
+/** As a workflow's expressions are evaluated: checked first. */
 async function valueOf(source: string, given: object = variables): Promise<unknown> {
   parseExpression(source);
   const [value] = await evaluator.evaluate([source], { ...given });
@@ -89,7 +89,7 @@ describe("a hostile expression", { timeout: 60_000 }, () => {
   const list = Array.from({ length: 10_000 }, (_, index) => index);
   const text = "a".repeat(1024 * 1024);
 
-  /** Doubles thirty times what it starts with. */
+  /** Doubles its start value thirty times. */
   const doubled = (start: string): string =>
     `[${start}]${Array.from({ length: 30 }, () => ".map(x, x + x)").join("")}[0]`;
   const nested = `[1]${Array.from({ length: 30 }, () => ".map(x, [x, x])").join("")}`;
@@ -118,7 +118,7 @@ describe("a hostile expression", { timeout: 60_000 }, () => {
     ["compares what is nested thirty times", `${nested} == ${nested}`],
     [
       "searches long texts again and again",
-      // Without an end, so that no machine is done before it is stopped.
+      // Endless, so that no machine finishes before it is stopped.
       "input.all(x, input.all(y, !('a' + string(x)).matches('(a|b|ab)*c')))",
     ],
   ])("that %s is stopped, and others are evaluated after it", async (_what, source) => {

@@ -1,22 +1,22 @@
-/** Evaluates expressions in a thread, within limits of time and memory. */
+/** Evaluates expressions in a thread, with limits on time and memory. */
 import { extname } from "node:path";
 import { Worker } from "node:worker_threads";
 import type { EvaluationAnswer, EvaluationRequest } from "./evaluation-worker.ts";
 
-/** An expression had no value. The message is for the author of the workflow. */
+/** An expression has no value. The message is for the author of the workflow. */
 export class EvaluationError extends Error {
   override readonly name = "EvaluationError";
 }
 
 export interface EvaluatorOptions {
-  /** How much processor time one evaluation may take. */
+  /** How much processor time one evaluation may use. */
   readonly maxCpuMs?: number;
-  /** How large the variables and the values may be, as JSON. */
+  /** The maximum size of the variables and the values, as JSON. */
   readonly maxBytes?: number;
 }
 
 export const DEFAULT_MAX_CPU_MS = 2000;
-/** Evaluations that are quicker than this, as nearly all are, are not watched. */
+/** Evaluations faster than this, as nearly all are, are not monitored. */
 const WATCH_INTERVAL_MS = 50;
 export const DEFAULT_MAX_BYTES = 8 * 1024 * 1024;
 /** The old generation of the thread that evaluates expressions. */
@@ -32,9 +32,9 @@ interface Job {
 }
 
 /**
- * SECURITY: nested macros over lists, doubled texts and deep comparisons take any amount of time, and
- * CEL's library has no limit. A thread that is too slow or too large is ended and replaced; the next
- * expression waits for a new one. Guarded by evaluator.test.ts.
+ * SECURITY: nested macros over lists, doubled texts and deep comparisons can take any amount of
+ * time, and CEL's library has no limit. A thread that is too slow or too large is ended and
+ * replaced; the next expression waits for a new one. Guarded by evaluator.test.ts.
  */
 export class Evaluator implements AsyncDisposable {
   readonly #maxCpuMs: number;
@@ -52,7 +52,7 @@ export class Evaluator implements AsyncDisposable {
     this.#maxBytes = maxBytes;
   }
 
-  /** One value for each expression. Throws EvaluationError when one of them has none. */
+  /** One value for each expression. Throws EvaluationError if one of them has none. */
   async evaluate(
     sources: readonly string[],
     variables: Readonly<Record<string, unknown>>,
@@ -119,7 +119,7 @@ function shorten(source: string): string {
   return `\`${line.length > SHOWN_LENGTH ? `${line.slice(0, SHOWN_LENGTH)}…` : line}\``;
 }
 
-/** One worker, asked one thing at a time. */
+/** One worker, which handles one request at a time. */
 class Thread {
   readonly #worker: Worker;
   readonly #ready: Promise<unknown>;
@@ -164,7 +164,9 @@ class Thread {
     }
   }
 
-  /** Measures processor time: on a busy machine a harmless expression can take long on the clock. */
+  /**
+   * Measures processor time: on a busy machine, a harmless expression can take long in wall time.
+   */
   #watch(maxCpuMs: number): { readonly late: Promise<"late">; readonly stop: () => void } {
     const { promise: late, resolve } = Promise.withResolvers<"late">();
     let before: NodeJS.CpuUsage | undefined;

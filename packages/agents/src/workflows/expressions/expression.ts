@@ -1,24 +1,24 @@
-/** Parses a CEL expression and checks, before it is ever run, what it calls and what it refers to. */
+/** Parses a CEL expression and checks, before it runs, what it calls and what it refers to. */
 import { parse } from "@bufbuild/cel";
 import { didYouMean } from "../../suggested-name.ts";
 import { CALLABLE_NAMES, MACRO_NAMES, TYPE_NAMES } from "./cel-functions.ts";
 
-/** An expression that was found to be well-formed. */
+/** A parsed and checked expression. */
 export interface Expression {
   readonly source: string;
-  /** Variables that it reads, without those that its own macros introduce. */
+  /** The variables that it reads, except those that its own macros introduce. */
   readonly variables: readonly Reference[];
-  /** Steps that it reads, or undefined when it chooses them only while it runs. */
+  /** The steps that it reads, or undefined if it chooses them only at run time. */
   readonly steps: readonly Reference[] | undefined;
 }
 
 export interface Reference {
   readonly name: string;
-  /** Where in the source it stands. */
+  /** The position in the source. */
   readonly offset: number;
 }
 
-/** A fault in an expression. */
+/** A mistake in an expression. */
 export class ExpressionError extends Error {
   override readonly name = "ExpressionError";
   readonly offset: number;
@@ -74,7 +74,7 @@ function parseSource(source: string): Parsed {
   }
 }
 
-/** Walks over all parts of an expression once. */
+/** Visits every part of an expression once. */
 class Analysis {
   readonly variables: Reference[] = [];
   steps: Reference[] | undefined = [];
@@ -130,7 +130,7 @@ class Analysis {
   #variable(expr: Expr, name: string, { bound }: Within): void {
     if (bound.has(name) || TYPE_NAMES.has(name)) return;
     this.variables.push({ name, offset: this.#offset(expr) });
-    // All steps at once: `steps` by itself, or `steps[…]` with a name that is only known later.
+    // All steps at once: `steps` alone, or `steps[…]` with a name that is only known later.
     if (name === "steps") this.steps = undefined;
   }
 
@@ -147,7 +147,7 @@ class Analysis {
   }
 
   #call(expr: Expr, name: string, isMethod: boolean): void {
-    // Operators have names that cannot be written.
+    // Operators have internal names that cannot be written.
     if (CALLABLE_NAMES.has(name) || !/^\w+$/.test(name)) return;
     const shown = isMethod ? `.${name}()` : `${name}()`;
     const offset = Math.max(0, this.#offset(expr) - (isMethod ? 0 : name.length));

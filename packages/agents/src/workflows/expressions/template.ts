@@ -1,17 +1,17 @@
-/** Values with `{{ expression }}` in their texts: what is written in a file, and what becomes of it. */
+/** Values with `{{ expression }}` in their texts: parsed from files, and filled in. */
 import type { LocatedScalar, Located } from "../language/located-yaml.ts";
 import type { Problems } from "../language/problem.ts";
 import type { Expression } from "./expression.ts";
 
 export type Template =
   | { readonly kind: "constant"; readonly value: unknown }
-  /** A text that is one expression and nothing else keeps the type of its value. */
+  /** A text that consists of a single expression keeps the type of its value. */
   | { readonly kind: "value"; readonly expression: Expression }
   | { readonly kind: "text"; readonly parts: readonly (string | Expression)[] }
   | { readonly kind: "list"; readonly items: readonly Template[] }
   | { readonly kind: "map"; readonly entries: readonly (readonly [string, Template])[] };
 
-/** Checks an expression and says what is wrong with it where it stands. */
+/** Checks an expression and reports what is wrong at its position. */
 export type CheckExpression = (
   scalar: LocatedScalar,
   source: string,
@@ -75,7 +75,9 @@ function compileText(
   return { kind: "text", parts };
 }
 
-/** Where the `}}` of an expression is: not one inside a text or a map of the expression itself. */
+/**
+ * The position of an expression's `}}`, skipping those inside a text or a map of the expression.
+ */
 function endOfExpression(text: string, from: number): number | undefined {
   let depth = 0;
   for (let at = from; at < text.length; at++) {

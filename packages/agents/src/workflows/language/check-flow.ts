@@ -1,4 +1,4 @@
-/** Checks that every step of a block leads to a step of that block, and that every step is reached. */
+/** Checks that every step leads to a step of the same block, and that every step is reachable. */
 import { didYouMean } from "../../suggested-name.ts";
 import type { Block, Step } from "./plan.ts";
 import { allSteps, exitsOf, innerBlocks } from "./plan.ts";

@@ -1,4 +1,4 @@
-/** Checks that expressions read variables and steps that can have a value where they stand. */
+/** Checks that expressions read variables and steps that can have a value at that point. */
 import type { Reference } from "../expressions/expression.ts";
 import type { CompileContext, Container, UsedExpression } from "./compile-context.ts";
 import { didYouMean } from "../../suggested-name.ts";

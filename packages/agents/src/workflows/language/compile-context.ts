@@ -1,4 +1,4 @@
-/** What compiling a workflow collects on its way through the file. */
+/** What compiling a workflow collects while it reads the file. */
 import type { Expression } from "../expressions/expression.ts";
 import { ExpressionError, parseExpression } from "../expressions/expression.ts";
 import type { CheckExpression, Template } from "../expressions/template.ts";
@@ -15,11 +15,11 @@ export interface Container {
   readonly name: string;
 }
 
-/** Where in the workflow something stands. */
+/** The position of something in the workflow. */
 export interface Surroundings {
   /** From the outermost list inwards. */
   readonly path: readonly Container[];
-  /** Variables that are there beside the usual ones. */
+  /** Variables available in addition to the usual ones. */
   readonly variables: readonly string[];
 }
 
@@ -29,7 +29,7 @@ export interface UsedExpression extends Surroundings {
   placeOf(offset: number): Place;
 }
 
-/** The id that a block starts with, where one is given. */
+/** The id that a block starts with, if one is given. */
 export interface BlockStart {
   readonly values: { readonly start?: string | undefined };
   readonly located: { readonly start?: Located };

@@ -1,4 +1,4 @@
-/** Workflow files with mistakes: each is named, where it stands, with what to write instead. */
+/** Workflow files with mistakes: each is reported at its position, with what to write instead. */
 import { describe, expect, it } from "vitest";
 import { checkAgents, compileWorkflow } from "./compile.ts";
 import { describeProblems } from "./problem.ts";

@@ -20,7 +20,7 @@ interface Header {
   readonly map: LocatedMap;
 }
 
-/** `following` is the id of the next step in the list. Undefined when something is wrong. */
+/** `following` is the id of the next step in the list. Undefined if something is wrong. */
 export function compileStep(
   header: Header,
   following: string | undefined,

@@ -10,7 +10,7 @@ import type { StepType } from "./step-keys.ts";
 import { STEP_KEYS, TYPE_ALIASES } from "./step-keys.ts";
 import { BLOCK_KEYS, WORKFLOW_KEYS } from "./workflow-keys.ts";
 
-/** A list that was read, before its steps are compiled. */
+/** A parsed list, before its steps are compiled. */
 interface StepHeader {
   readonly id: string;
   readonly type: StepType;
@@ -18,8 +18,8 @@ interface StepHeader {
 }
 
 /**
- * The steps are a list, or a mapping with `steps` and `start`. `start` may also stand beside them.
- * Undefined when something is wrong, which the context then knows.
+ * The steps are a list, or a mapping with `steps` and `start`. `start` may also be next to them.
+ * Undefined if something is wrong, which the context has then recorded.
  */
 export function compileSteps(
   located: Located | undefined,
@@ -75,7 +75,7 @@ function readHeader(
   }
   const written = (name: string): Located | undefined =>
     item.entries.find((entry) => entry.name === name)?.value;
-  // The `states` spelling gives steps a name only.
+  // The `states` spelling gives steps only a name.
   const named = written("id") ?? written("name");
   const id = named?.kind === "scalar" ? named.value : undefined;
   if (typeof id !== "string" || !WORKFLOW_KEYS.id.safeParse(id).success) {

@@ -10,7 +10,7 @@ import { TRANSITION_KEYS } from "./step-keys.ts";
 
 interface SwitchContext {
   readonly where: string;
-  /** The switch has an expression, with whose value conditions are compared. */
+  /** The switch has an expression, and conditions are compared with its value. */
   readonly isCompared: boolean;
   readonly conditions: ExpressionCompiler;
 }

@@ -1,4 +1,4 @@
-/** Workflow files of either spelling become one plan. */
+/** Workflow files in either spelling become the same plan. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -18,7 +18,7 @@ function stepOf<Type extends Step["type"]>(plan: Plan, id: string): Extract<Step
   return plan.root.steps.find((step) => step.id === id) as Extract<Step, { type: Type }>;
 }
 
-/** Without what differs by where things stand in the file. */
+/** Without properties that depend on positions in the file. */
 function withoutPlaces(plan: Plan): unknown {
   return JSON.parse(
     JSON.stringify(plan, (name, value: unknown) =>

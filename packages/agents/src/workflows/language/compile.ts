@@ -1,4 +1,6 @@
-/** Turns the text of a workflow file into a plan, or says everything that is wrong with it. */
+/**
+ * Compiles the text of a workflow file into a plan, or reports everything that is wrong with it.
+ */
 import { checkFlow } from "./check-flow.ts";
 import { checkReferences } from "./check-references.ts";
 import type { CompileContext } from "./compile-context.ts";
@@ -14,14 +16,14 @@ import { suggestedName } from "../../suggested-name.ts";
 import { SANDBOX_KEYS, WORKFLOW_KEYS } from "./workflow-keys.ts";
 
 export interface Compilation {
-  /** Absent when there are problems. */
+  /** Absent if there are problems. */
   readonly plan: Plan | undefined;
   readonly problems: readonly Problem[];
 }
 
 const DEFAULT_MAX_STEPS = 10_000;
 
-/** `fallbackId` names a workflow whose file gives no id. */
+/** `fallbackId` names a workflow whose file has no id. */
 export function compileWorkflow(text: string, fallbackId: string): Compilation {
   const { root, problems } = readYaml(text);
   if (root === undefined) return { plan: undefined, problems: problems.found };
@@ -74,7 +76,7 @@ function retainMsOf({ located }: Fields<typeof WORKFLOW_KEYS>, problems: Problem
   return readKeys(located.sandbox, SANDBOX_KEYS, "sandbox", problems).values.retain_seconds ?? 0;
 }
 
-/** What is wrong with the agents that a plan names; these come and go without the plan. */
+/** Problems with the agents that a plan names, which change independently of the plan. */
 export function checkAgents(
   plan: Plan,
   has: (agent: string) => boolean,
@@ -96,7 +98,7 @@ function inOrder({ found }: Problems): readonly Problem[] {
   return found.toSorted((a, b) => a.line - b.line || a.column - b.column);
 }
 
-/** How many steps a plan has, those inside of others included. */
+/** How many steps a plan has, including nested ones. */
 export function countSteps({ root }: { readonly root: Block }): number {
   return allSteps(root).length;
 }

@@ -9,7 +9,7 @@ const UNITS_MS: Readonly<Record<string, number>> = {
 };
 const MAX_MS = 366 * 86_400_000;
 
-/** Milliseconds, or undefined when it is not a duration. */
+/** Milliseconds, or undefined if it is not a duration. */
 export function durationMs(written: number | string): number | undefined {
   const ms = typeof written === "number" ? written * 1000 : textMs(written.trim());
   return ms !== undefined && Number.isFinite(ms) && ms >= 0 && ms <= MAX_MS

@@ -1,8 +1,8 @@
-/** The kinds of values that the keys of a workflow have, and how messages name them. */
+/** The kinds of values that the keys of a workflow accept, and their names in messages. */
 import { z } from "zod";
 import { durationMs } from "./duration.ts";
 
-/** Ids are written in expressions (`steps.ID`), in URLs and in graphs. */
+/** Ids appear in expressions (`steps.ID`), in URLs and in graphs. */
 const ID = /^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$/;
 
 export const id = z.string().regex(ID);

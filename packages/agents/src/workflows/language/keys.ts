@@ -1,4 +1,4 @@
-/** Keys of a workflow file: their schema, their other spellings, and what they mean. */
+/** Keys of a workflow file: their schemas, aliases and meanings. */
 import type { z } from "zod";
 import type { Located, LocatedMap } from "./located-yaml.ts";
 import { plainValue } from "./located-yaml.ts";
@@ -7,12 +7,12 @@ import type { Place, Problems } from "./problem.ts";
 
 export interface KeyFacts {
   readonly description: string;
-  /** What a value must be, to follow "must be". */
+  /** What a value must be; follows "must be" in messages. */
   readonly allowed: string;
-  /** Other spellings. */
+  /** Aliases. */
   readonly aliases?: readonly string[];
   readonly required?: boolean;
-  /** What holds when the key is absent. */
+  /** The default. */
   readonly unset?: string;
 }
 
@@ -26,18 +26,18 @@ export function factsOf(schema: z.ZodType): KeyFacts {
   return schema.meta() as unknown as KeyFacts;
 }
 
-/** What was found in a mapping. */
+/** The keys found in a mapping. */
 export interface Fields<Shape extends Keys> {
   readonly place: Place;
-  /** Checked values; absent ones and those that are not allowed are undefined. */
+  /** Checked values; absent and invalid ones are undefined. */
   readonly values: { readonly [Name in keyof Shape]?: z.output<Shape[Name]> | undefined };
-  /** The same as they stand in the file. */
+  /** The same as written in the file. */
   readonly located: { readonly [Name in keyof Shape]?: Located };
-  /** Where the names stand. */
+  /** The positions of the names. */
   readonly names: { readonly [Name in keyof Shape]?: Place };
 }
 
-/** Reads a mapping: refuses unknown names, two spellings of one name, and values that are not allowed. */
+/** Reads a mapping: refuses unknown names, two spellings of one name, and invalid values. */
 export function readKeys<Shape extends Keys>(
   map: LocatedMap,
   shape: Shape,
@@ -91,7 +91,7 @@ function spellings(shape: Keys): Map<string, string> {
 
 const SHOWN_LENGTH = 60;
 
-/** A value as it may stand in a message: short, and on one line. */
+/** A value for a message: short, and on one line. */
 export function show(value: unknown): string {
   if (Array.isArray(value)) return value.length === 0 ? "an empty list" : "a list";
   if (typeof value === "object" && value !== null) return "a mapping";

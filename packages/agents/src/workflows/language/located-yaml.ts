@@ -1,4 +1,4 @@
-/** Reads YAML into values that know where in the file they stand. */
+/** Reads YAML into values that know their position in the file. */
 import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument, Scalar } from "yaml";
 import type { Document, Node } from "yaml";
 import { MAX_YAML_NESTING, tooDeepAt } from "../../yaml-nesting.ts";
@@ -11,7 +11,7 @@ export interface LocatedScalar {
   readonly kind: "scalar";
   readonly place: Place;
   readonly value: string | number | boolean | null;
-  /** Where a character of the text stands; the start of the value where that cannot be told. */
+  /** The position of a character of the text; the start of the value if unknown. */
   placeOf(offset: number): Place;
 }
 
@@ -29,14 +29,14 @@ export interface LocatedMap {
 
 export interface LocatedEntry {
   readonly name: string;
-  /** Of the name. */
+  /** The position of the name. */
   readonly place: Place;
   readonly value: Located;
 }
 
-/** People write workflows; a larger file was not written by one. */
+/** People write workflows by hand; a larger file was not meant to be one. */
 export const MAX_FILE_BYTES = 256 * 1024;
-/** Counts what aliases repeat, too. */
+/** Also counts what aliases repeat. */
 const MAX_VALUES = 50_000;
 const MAX_DEPTH = 100;
 
@@ -95,8 +95,8 @@ class LocatedReader {
   }
 
   /**
-   * SECURITY: aliases can make a small file large or endless, so what they stand for is counted and
-   * its depth is limited. Guarded by compile.test.ts.
+   * SECURITY: aliases can make a small file large or endless, so their expansion is counted and its
+   * depth is limited. Guarded by compile.test.ts.
    */
   read(node: Node | null, depth: number): Located {
     this.#count += 1;
@@ -148,7 +148,7 @@ class LocatedReader {
     return constant(place, null);
   }
 
-  /** Exact for text that is written in the file as it is, which nearly all text is. */
+  /** Exact for text that the file contains literally, which nearly all text is. */
   #placesWithin(node: Scalar, value: string, place: Place): (offset: number) => Place {
     const [from, to] = [node.range?.[0] ?? 0, node.range?.[1] ?? 0];
     const source = this.#text.slice(from, to);
@@ -171,7 +171,7 @@ function constant(place: Place, value: LocatedScalar["value"]): LocatedScalar {
   return { kind: "scalar", place, value, placeOf: () => place };
 }
 
-/** The value without its places. */
+/** The value without its positions. */
 export function plainValue(located: Located): unknown {
   switch (located.kind) {
     case "scalar":
@@ -179,7 +179,7 @@ export function plainValue(located: Located): unknown {
     case "list":
       return located.items.map(plainValue);
     case "map":
-      // Entries become own properties, also one that is called __proto__.
+      // Entries become own properties, even one that is named __proto__.
       return Object.fromEntries(
         located.entries.map(({ name, value }) => [name, plainValue(value)]),
       );

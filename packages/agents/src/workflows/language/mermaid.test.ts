@@ -1,4 +1,4 @@
-/** Graphs show every step and every way, and no text of a file breaks out of a label. */
+/** Graphs show every step and transition, and no text of a file breaks out of a label. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";

@@ -19,7 +19,7 @@ class Graph {
   readonly edges: string[] = [];
   readonly #nodes = new Map<string, string>();
 
-  /** Ids of steps could be words that Mermaid knows, such as `end`; numbers never are. */
+  /** Ids of steps could be Mermaid keywords, such as `end`; numbers never are. */
   nodeOf(id: string): string {
     const known = this.#nodes.get(id);
     if (known !== undefined) return known;
@@ -80,8 +80,8 @@ function labelOf(step: Step): string {
 const SHOWN_LENGTH = 60;
 
 /**
- * SECURITY: a graph is shown in browsers, so nothing from a file may end a label, start a tag or
- * add a statement. Guarded by mermaid.test.ts.
+ * SECURITY: browsers show the graph, so nothing from a file may end a label, start a tag or add a
+ * statement. Guarded by mermaid.test.ts.
  */
 function escaped(text: string): string {
   const line = text.replace(/\s+/g, " ").trim();

@@ -1,4 +1,4 @@
-/** What a workflow file says, checked and in one form, whichever spelling it uses. */
+/** The checked content of a workflow file, in one form for all spellings. */
 import type { Expression } from "../expressions/expression.ts";
 import type { Template } from "../expressions/template.ts";
 import type { Place } from "./problem.ts";
@@ -11,14 +11,14 @@ export interface Plan {
   readonly inputSchema:
     | { readonly value: Readonly<Record<string, unknown>>; readonly place: Place }
     | undefined;
-  /** How many steps a run may take in all. */
+  /** The maximum number of steps of a run. */
   readonly maxSteps: number;
   /** How long sandboxes outlive the run. */
   readonly retainMs: number;
   readonly root: Block;
 }
 
-/** Steps that follow each other; `next` never leads out of them. */
+/** A sequence of steps; `next` never leads out of it. */
 export interface Block {
   readonly start: string;
   readonly steps: readonly Step[];
@@ -29,7 +29,7 @@ interface StepBase {
   readonly name: string | undefined;
   readonly description: string | undefined;
   readonly place: Place;
-  /** How often one run of the block may come here. */
+  /** How often one run of the block may reach this step. */
   readonly maxVisits: number;
 }
 
@@ -48,7 +48,7 @@ export interface AgentStep extends Timed {
   readonly task: Template | undefined;
   readonly input: Template | undefined;
   readonly retry: Retry;
-  /** May run again from its beginning after a crash. */
+  /** May run again from its start after a crash. */
   readonly safe: boolean;
 }
 
@@ -56,7 +56,7 @@ export interface Retry {
   readonly maxAttempts: number;
   readonly backoffMs: number;
   readonly maxBackoffMs: number;
-  /** The part of each pause that is random, from 0 to 1. */
+  /** The share of each pause that is random, from 0 to 1. */
   readonly jitter: number;
 }
 
@@ -73,7 +73,10 @@ export interface Transition {
 }
 
 export type Condition =
-  /** Holds when the step's expression has this value; text also when it is the value written out. */
+  /**
+   * Matches if the step's expression has this value; a text also matches a value written as that
+   * text.
+   */
   | { readonly kind: "equals"; readonly value: string | number | boolean | null }
   | { readonly kind: "true"; readonly expression: Expression };
 
@@ -122,7 +125,7 @@ export interface TimerStep extends Flowing {
 export interface EndStep extends StepBase {
   readonly type: "end";
   readonly output: Template | undefined;
-  /** Set when the step fails. */
+  /** Set if the step fails. */
   readonly failure: Template | undefined;
 }
 
@@ -137,7 +140,7 @@ export type Step =
   | TimerStep
   | EndStep;
 
-/** A list of steps inside a step, and what it is called there. */
+/** A list of steps inside a step, and its name there. */
 export interface InnerBlock {
   readonly label: string;
   readonly block: Block;
@@ -159,7 +162,7 @@ export function innerBlocks(step: Step): readonly InnerBlock[] {
   }
 }
 
-/** All steps of a block, and those inside of them. */
+/** All steps of a block, including nested ones. */
 export function allSteps(block: Block): readonly Step[] {
   return block.steps.flatMap((step) => [
     step,

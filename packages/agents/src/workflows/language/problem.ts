@@ -1,6 +1,6 @@
 /** What is wrong with a workflow file, and where. */
 
-/** A place in a file; both count from 1. */
+/** A position in a file; both numbers start at 1. */
 export interface Place {
   readonly line: number;
   readonly column: number;
@@ -17,7 +17,7 @@ export function describeProblems(file: string, problems: readonly Problem[]): st
     .map(({ line, column, message }) => `${file}:${line}:${column}: ${message}`);
 }
 
-/** Collects problems, so that a reader can go on after the first one. */
+/** Collects problems, so that a reader can continue after the first one. */
 export class Problems {
   readonly found: Problem[] = [];
 

@@ -14,7 +14,7 @@ import {
 import { key } from "./keys.ts";
 import type { Keys } from "./keys.ts";
 
-/** The longest lease that a daemon gives. */
+/** The longest lease that a daemon grants. */
 const MAX_RETAIN_MS = 86_400_000;
 const MAX_RUN_STEPS = 100_000;
 
@@ -72,5 +72,5 @@ export const SANDBOX_KEYS = {
   ),
 } satisfies Keys;
 
-/** A list of steps, wherever one stands. */
+/** A list of steps, at any level. */
 export const BLOCK_KEYS = { start: WORKFLOW_KEYS.start, steps: WORKFLOW_KEYS.steps } satisfies Keys;

@@ -2,7 +2,7 @@
 
 interface CrashScenario {
   readonly source: string;
-  /** The steps as they are when the process is killed. */
+  /** The steps at the moment the process is killed. */
   readonly atKill: readonly string[];
 }
 
@@ -54,7 +54,7 @@ steps:
   atKill: ["flaky:1 retrying"],
 });
 
-/** What a process is in the middle of when it is killed, by a name for each. */
+/** What a process is in the middle of when it is killed, by name. */
 export const CRASH_SCENARIOS = {
   agent: held,
   "agent, given up": held,

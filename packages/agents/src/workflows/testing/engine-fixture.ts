@@ -20,16 +20,16 @@ export const ALL_MIGRATIONS = [
   ...WORKFLOW_MIGRATIONS,
 ];
 
-/** What an agent answers with; it may throw an AgentRunError. */
+/** An agent's answer; it may throw an AgentRunError. */
 export type Agent = (request: AgentRunRequest) => unknown;
 
 export interface FixtureOptions extends Partial<
   Omit<WorkflowEngineOptions, "database" | "events">
 > {
   readonly agents?: Readonly<Record<string, Agent>>;
-  /** Results of agents whose end was not written down, by the id of their run. */
+  /** Results of agents whose end was not recorded, by run id. */
   readonly finished?: (runId: string | undefined) => unknown;
-  /** Of a database; one in memory when absent. */
+  /** The path of a database; in memory if absent. */
   readonly path?: string;
 }
 
@@ -38,7 +38,7 @@ export class EngineFixture implements AsyncDisposable {
   readonly events: EventLog;
   readonly processes: ProcessRegistry;
   readonly engine: WorkflowEngine;
-  /** Names of agents in the order in which they were started. */
+  /** Names of agents in the order in which they started. */
   readonly started: string[] = [];
   readonly log: string[] = [];
 
@@ -62,7 +62,7 @@ export class EngineFixture implements AsyncDisposable {
           return output === undefined ? undefined : resultOf(runId, output);
         },
       },
-      // Nothing listens there: these agents use no sandboxes.
+      // Nothing listens on this port: these agents use no sandboxes.
       client: new SandboxClient({ baseUrl: "http://127.0.0.1:9" }),
       log: {
         warn: (message) => this.log.push(message),
@@ -79,7 +79,7 @@ export class EngineFixture implements AsyncDisposable {
     return this.engine.submit({ workflowId: "w", file: "w.yaml", source, input });
   }
 
-  /** The run when it is as wanted, or has ended. */
+  /** The run once it meets the condition, or has ended. */
   async until(
     runId: string,
     isWanted: (run: RunRecord) => boolean = () => false,

@@ -1,7 +1,7 @@
 /**
- * A process with an engine, for tests that kill it: `node engine-process.ts DIRECTORY DEAD_AFTER_MS AHEAD_MS`. What its
- * agents do is written to DIRECTORY/effects. While DIRECTORY/hold exists, agents called `hold` and
- * expressions that read `run.id` do not come to an end, and those called `fail-once` fail.
+ * A process with an engine, for tests that kill it: `node engine-process.ts DIRECTORY DEAD_AFTER_MS
+ * AHEAD_MS`. It writes what its agents do to DIRECTORY/effects. While DIRECTORY/hold exists, agents
+ * named `hold` and expressions that read `run.id` do not end, and agents named `fail-once` fail.
  */
 import { once } from "node:events";
 import { appendFileSync, existsSync } from "node:fs";
@@ -22,7 +22,7 @@ import { ALL_MIGRATIONS } from "./engine-fixture.ts";
 
 const [, , directory = "", deadAfterMs = "1000", ahead = "0"] = process.argv;
 
-/** The process was started so much later than it really was. */
+/** Runs ahead, as if the process had been started that much later. */
 const clock: Clock = {
   nowMs: () => systemClock.nowMs() + Number(ahead),
   sleepUntil: (timeMs, signal) => systemClock.sleepUntil(timeMs - Number(ahead), signal),
@@ -63,7 +63,7 @@ const evaluator: Pick<Evaluator, "evaluate"> = {
   },
 };
 
-/** A daemon that has no sandboxes: these agents use none. */
+/** A daemon without sandboxes: these agents use none. */
 const daemon = createServer((_request, response) => response.end("[]")).listen(0, "127.0.0.1");
 await once(daemon, "listening");
 const { port } = daemon.address() as AddressInfo;

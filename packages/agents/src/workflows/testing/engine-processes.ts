@@ -1,4 +1,4 @@
-/** Starts processes with engines on one database, kills them, and tells what they did. */
+/** Starts processes with engines on one database, kills them, and reports what they did. */
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
@@ -40,7 +40,7 @@ export class EngineProcesses implements AsyncDisposable {
     processes.stop();
   }
 
-  /** Lets nothing that holds come to an end, until `release`. */
+  /** Blocks everything that can be held, until `release`. */
   hold(): void {
     writeFileSync(join(this.#directory, "hold"), "");
   }
@@ -64,7 +64,7 @@ export class EngineProcesses implements AsyncDisposable {
     return runId;
   }
 
-  /** `aheadMs`: as if it were started so much later. */
+  /** `aheadMs`: as if it were started that much later. */
   async start({ aheadMs = 0 }: { readonly aheadMs?: number } = {}): Promise<EngineProcess> {
     const program = join(import.meta.dirname, "engine-process.ts");
     const args = [program, this.#directory, String(this.#deadAfterMs), String(aheadMs)];
@@ -81,7 +81,7 @@ export class EngineProcesses implements AsyncDisposable {
     this.#children.delete(child);
   }
 
-  /** The run once it is as wanted or has ended. */
+  /** The run once it meets the condition or has ended. */
   async until(
     runId: string,
     isWanted: (run: RunRecord) => boolean = () => false,
@@ -98,7 +98,7 @@ export class EngineProcesses implements AsyncDisposable {
     return this.store.steps(runId).map(({ path, status }) => `${path} ${status}`);
   }
 
-  /** How often each execution of a step was begun. */
+  /** How often each execution of a step was started. */
   begun(runId: string): Record<string, number> {
     const counts: Record<string, number> = {};
     for (const { type, data } of this.events.read(runId, 0, 10_000)) {

@@ -1,4 +1,4 @@
-/** A clock that stands still until a test turns it. */
+/** A clock that only advances when a test tells it to. */
 import type { Clock } from "../engine/clock.ts";
 
 interface Sleeper {
@@ -30,12 +30,12 @@ export class ManualClock implements Clock {
     }
   }
 
-  /** The times that somebody waits for, in milliseconds from now, soonest first. */
+  /** The pending wake-up times, in milliseconds from now, soonest first. */
   get waits(): readonly number[] {
     return [...this.#sleepers].map(({ timeMs }) => timeMs - this.#nowMs).toSorted((a, b) => a - b);
   }
 
-  /** Goes on, and wakes those whose time has come. */
+  /** Advances the clock, and wakes the waits that are due. */
   turn(ms: number): void {
     this.#nowMs += ms;
     for (const { timeMs, wake } of this.#sleepers) if (timeMs <= this.#nowMs) wake();

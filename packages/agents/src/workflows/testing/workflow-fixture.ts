@@ -28,7 +28,7 @@ export class WorkflowFixture implements AsyncDisposable {
     return this.agents.client;
   }
 
-  /** Replaces a workflow's file at once, or removes it. */
+  /** Replaces a workflow's file atomically, or removes it. */
   async write(name: string, source: string | undefined): Promise<void> {
     const path = join(this.agents.dir, "workflows", name);
     if (source === undefined) return await rm(path);
@@ -37,7 +37,7 @@ export class WorkflowFixture implements AsyncDisposable {
     await rename(`${path}~`, path);
   }
 
-  /** The run once it is as wanted. */
+  /** The run once it meets the condition. */
   async until(
     runId: string,
     isWanted: (run: WorkflowRunBody) => boolean,
@@ -55,8 +55,8 @@ export class WorkflowFixture implements AsyncDisposable {
 }
 
 /**
- * Answers each agent by its own script: an agent is known by the first line of its prompt, and its
- * turn by how many answers its model has given in this conversation.
+ * Answers each agent by its own script: an agent is identified by the first line of its prompt, and
+ * its turn by how many answers its model has given in this conversation.
  */
 export function byAgent(
   scripts: Readonly<
@@ -76,7 +76,7 @@ export function byAgent(
   };
 }
 
-/** An agent that `byAgent` knows by its name. */
+/** An agent that `byAgent` identifies by its name. */
 export function namedAgent(name: string, yaml = ""): string {
   return `---\nmodel: openai/tiny\n${yaml}\n---\n{{role "system"}}\n${name}\n{{role "user"}}\n{{userInput}}\n`;
 }
