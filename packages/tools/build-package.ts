@@ -1,4 +1,4 @@
-/** Compiles the sources into what is published. */
+/** Compiles the sources into the published modules. */
 import { execFile } from "node:child_process";
 import { globSync } from "node:fs";
 import { readFile, rm, writeFile } from "node:fs/promises";

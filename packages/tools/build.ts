@@ -1,6 +1,6 @@
 /**
- * Makes the package that is published. `npm pack` does it by itself, with the steps `prepack` and
- * `postpack`; `node packages/tools/build.ts` writes the modules to `dist`.
+ * Builds the published package. `npm pack` runs this with the steps `prepack` and `postpack`; `node
+ * packages/tools/build.ts` writes the modules to `dist`.
  */
 import { rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";

@@ -1,4 +1,7 @@
-/** The manifest that is published: in the repository the package is its sources, published it is what was built. */
+/**
+ * The published manifest: in the repository the package exports its sources, when published the
+ * built modules.
+ */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 

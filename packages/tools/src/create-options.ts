@@ -1,4 +1,4 @@
-/** What to ask the daemon for when a sandbox is created for an agent. */
+/** The options for creating an agent's sandbox. */
 import type { CreateSessionOptions } from "@sandkasten/sdk";
 import { SandboxError } from "@sandkasten/sdk";
 import { PACKAGE_VARIABLES } from "./packages.ts";
@@ -8,7 +8,7 @@ import type { SandboxSettings } from "./settings/parse-settings.ts";
 import { ToolError, toToolError } from "./tool-error.ts";
 import { checkImage, checkPackages, mayUseNetwork } from "./what-is-allowed.ts";
 
-/** Throws `ToolError` with the code `REFUSED` for what the policy does not allow. */
+/** Throws `ToolError` with the code `REFUSED` if the policy does not allow the settings. */
 export function createOptions(
   settings: SandboxSettings,
   policy: SandboxPolicy,
@@ -28,7 +28,7 @@ export function createOptions(
 /** The failure to create a sandbox, with what a model can do about it. */
 export function notCreated(error: unknown, signal: AbortSignal | undefined): ToolError {
   const failure = toToolError(error, signal);
-  // What is written for a model already, or was given up, has nothing to do with the daemon.
+  // An error already written for a model, or an aborted call, does not come from the daemon.
   if (error instanceof ToolError || signal?.aborted === true) return failure;
   const { code, message } = failure;
   const isOtherImage = error instanceof SandboxError && error.code === "CONFLICT";

@@ -1,4 +1,4 @@
-/** The content of a file to write, in every spelling, as bytes. */
+/** The content of a file to write, in any spelling, as bytes. */
 import { z } from "zod";
 
 export const contentFields = {
@@ -17,7 +17,7 @@ type ContentInput = {
   readonly [Name in keyof typeof contentFields]?: string | undefined;
 };
 
-/** Several spellings may be given when they mean the same bytes, and not otherwise. */
+/** Several spellings may be given only if they mean the same bytes. */
 export function contentOf(context: z.core.$RefinementCtx, raw: ContentInput): Uint8Array {
   const isBase64 = raw.encoding === "base64";
   const sources: readonly (readonly [string, string | undefined, boolean])[] = [

@@ -49,7 +49,7 @@ it("follows no link out of its directory", async () => {
   await expect(store.get("up/secret")).rejects.toMatchObject({ code: "REFUSED" });
   await expect(store.put("up/secret", Buffer.from("x"))).rejects.toMatchObject({ code: "REFUSED" });
   await expect(store.put("up/new/x", Buffer.from("x"))).rejects.toMatchObject({ code: "REFUSED" });
-  // Beside the directory, with a name that begins like its own.
+  // Next to the directory, with a name that starts like its own.
   await mkdir(join(outside, "store-of-others"));
   await writeFile(join(outside, "store-of-others", "secret"), "secret");
   await symlink(join(outside, "store-of-others"), join(directory, "beside"));

@@ -1,15 +1,15 @@
-/** Files that outlive sandboxes, by name: what runs take in and give out. */
+/** Files that outlive sandboxes, by name: input and output of runs. */
 import { randomUUID } from "node:crypto";
 import { mkdir, readdir, readFile, realpath, rename, rm, stat, writeFile } from "node:fs/promises";
 import { dirname, isAbsolute, join, relative, resolve } from "node:path";
 import { ToolError } from "./tool-error.ts";
 
-/** A place for files. Names are relative paths with `/`. */
+/** A store of files. Names are relative paths with `/`. */
 export interface FileStore {
-  /** The content of a file; undefined when there is none of this name. */
+  /** The content of a file; undefined if there is no file with this name. */
   get(name: string): Promise<Uint8Array | undefined>;
   put(name: string, bytes: Uint8Array): Promise<void>;
-  /** The names of all files, where the store can tell. */
+  /** The names of all files, if the store can list them. */
   list?(): Promise<readonly string[]>;
 }
 
@@ -25,7 +25,7 @@ export class DirectoryFileStore implements FileStore {
     const path = this.#pathOf(name);
     try {
       await this.#requireInside(path);
-      // SECURITY: to open a FIFO would wait without end. Guarded by file-store.test.ts.
+      // SECURITY: opening a FIFO would block forever. Guarded by file-store.test.ts.
       if (!(await stat(path)).isFile()) throw notAFile(name);
       return await readFile(path);
     } catch (error) {
@@ -36,7 +36,7 @@ export class DirectoryFileStore implements FileStore {
 
   async put(name: string, bytes: Uint8Array): Promise<void> {
     const path = this.#pathOf(name);
-    // Who reads it meanwhile sees the old content or the new.
+    // Concurrent readers see the old content or the new.
     const temporary = join(dirname(path), `.${randomUUID()}.part`);
     try {
       await this.#makeDirectories(dirname(path));
@@ -62,7 +62,7 @@ export class DirectoryFileStore implements FileStore {
       .toSorted();
   }
 
-  /** SECURITY: a name is a model's choice; no `..` leads out. Guarded by file-store.test.ts. */
+  /** SECURITY: a model chooses the name; no `..` leads out. Guarded by file-store.test.ts. */
   #pathOf(name: string): string {
     const parts = name.split("/");
     const isPlain = parts.every((part) => part !== "" && part !== "." && part !== "..");
@@ -74,7 +74,10 @@ export class DirectoryFileStore implements FileStore {
     return join(this.#directory, name);
   }
 
-  /** SECURITY: one after the other, so that none is made behind a link. Guarded by file-store.test.ts. */
+  /**
+   * SECURITY: one after the other, so that none is created behind a link. Guarded by
+   * file-store.test.ts.
+   */
   async #makeDirectories(path: string): Promise<void> {
     let current = this.#directory;
     await mkdir(current, { recursive: true });
@@ -102,7 +105,7 @@ function notAFile(name: string): ToolError {
   );
 }
 
-/** What the file system has against the name itself, in words that a model can act on. */
+/** The file system's objection to the name itself, in words that a model can act on. */
 function ofName(error: unknown, name: string): unknown {
   switch (codeOf(error)) {
     case "EISDIR":
@@ -117,7 +120,10 @@ function ofName(error: unknown, name: string): unknown {
   }
 }
 
-/** SECURITY: what the file system says has paths of this machine. Guarded by file-store.test.ts. */
+/**
+ * SECURITY: messages of the file system contain paths of this machine. Guarded by
+ * file-store.test.ts.
+ */
 function unusable(cause: unknown): ToolError {
   return new ToolError("SANDBOX_FAILED", "The file store cannot be used at the moment.", { cause });
 }

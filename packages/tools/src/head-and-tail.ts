@@ -1,13 +1,13 @@
-/** Cuts text to a number of bytes, keeping its beginning and its end. */
+/** Truncates text to a number of bytes, keeping its beginning and its end. */
 
 export interface ShortText {
   readonly text: string;
-  /** How much of its beginning is there. */
+  /** How much of the beginning remains. */
   readonly headBytes: number;
   readonly omittedBytes: number;
 }
 
-/** What is cut is replaced by a line that says how much it was. */
+/** Replaces the omitted part by a line that says how large it was. */
 export function headAndTail(text: string, maxBytes: number): ShortText {
   const bytes = Buffer.from(text);
   if (bytes.length <= maxBytes) return { text, headBytes: bytes.length, omittedBytes: 0 };
@@ -21,7 +21,7 @@ export function headAndTail(text: string, maxBytes: number): ShortText {
   };
 }
 
-/** The offset, moved back to where a character begins. */
+/** The offset, moved back to the start of a character. */
 function characterStart(bytes: Uint8Array, offset: number): number {
   let start = offset;
   while (start > 0 && ((bytes[start] ?? 0) & 0xc0) === 0x80) start -= 1;

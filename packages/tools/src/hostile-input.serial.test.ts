@@ -1,4 +1,4 @@
-/** Calls as broken and hostile models make them, to tools with a real daemon. */
+/** Calls of broken and hostile models, to tools with a real daemon. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type TestAgent, ToolFixture } from "./testing/tool-fixture.ts";
 

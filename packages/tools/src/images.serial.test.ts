@@ -1,4 +1,7 @@
-/** Sandboxes of another image: one with the Node that runs this test, which strips types by itself. */
+/**
+ * Sandboxes with another image: one with the Node that runs this test, which strips types by
+ * itself.
+ */
 import { execFile } from "node:child_process";
 import { openAsBlob } from "node:fs";
 import { copyFile, mkdir, mkdtemp, rm } from "node:fs/promises";
@@ -66,7 +69,7 @@ it("a live sandbox with another image is an error, and session_key gets a furthe
   const second = await agent.call("sandbox_open", { ...other, session_key: "second" });
   expect(second).toMatchObject({ image: "host", created: true });
 
-  // Who asks for no image takes the sandbox of the workflow as it is.
+  // An agent that requests no image gets the workflow's sandbox as it is.
   const undemanding = fixture.agent({ mode: "code" }, { workflowScope });
   expect(await undemanding.call("sandbox_open")).toMatchObject({
     sandbox_id: opened.sandbox_id,

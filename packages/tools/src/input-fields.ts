@@ -1,4 +1,4 @@
-/** Fields that several tools take, and the one place where their spellings become one. */
+/** Fields that several tools accept, and the only place that unifies their spellings. */
 import { z } from "zod";
 
 /** The names of a sandbox. */
@@ -21,8 +21,8 @@ export const timeoutFields = {
 type Context = z.core.$RefinementCtx;
 
 /**
- * The value that several names stand for. Two different values are an error that says which, and the
- * first one is used further on.
+ * The value given under several names. Two different values are an error that names both, and the
+ * first one is used.
  */
 export function oneOf<Value>(
   context: Context,
@@ -48,7 +48,7 @@ export function sandboxIdOf(
   return oneOf(context, { sandbox_id, session_id, id });
 }
 
-/** `timeout_ms` wins (X-05). */
+/** `timeout_ms` takes precedence (X-05). */
 export function timeoutMsOf(input: {
   readonly timeout_seconds?: number | undefined;
   readonly timeout_ms?: number | undefined;

@@ -1,4 +1,4 @@
-/** What is said about values of the wrong form. */
+/** The messages about values of the wrong form. */
 import { expect, it } from "vitest";
 import { z } from "zod";
 import { describeIssues } from "./issues.ts";

@@ -1,4 +1,4 @@
-/** Says what is wrong with a value, in words that a model or a person can act on. */
+/** Describes what is wrong with a value, in words that a model or a person can act on. */
 import { z } from "zod";
 import { nearestName } from "./nearest-name.ts";
 
@@ -27,7 +27,8 @@ export function describeIssue(issue: z.core.$ZodIssue, known: readonly string[])
 function messageOf(issue: z.core.$ZodIssue): string {
   const message = issue.message.replace(/^Invalid input: /, "");
   if (issue.code !== "invalid_union") return message;
-  // "Invalid input" does not say how to mend it. What stands deepest is wrong in the form that was meant.
+  // "Invalid input" does not say how to fix it. The deepest problem belongs to the form that was
+  // meant.
   const firsts = issue.errors.flatMap(([first]) => (first === undefined ? [] : [first]));
   const deepest = firsts.toSorted((one, other) => other.path.length - one.path.length)[0];
   if (deepest === undefined) return message;
@@ -62,7 +63,7 @@ export function keysAt(schema: z.ZodType, path: readonly PropertyKey[]): readonl
   return inner instanceof z.ZodObject ? Object.keys(inner.shape) : [];
 }
 
-/** The schema without what says that a value may be absent or is changed afterwards. */
+/** The schema without the wrappers for optional and transformed values. */
 function innerSchema(schema: unknown): unknown {
   let inner = schema;
   for (;;) {

@@ -1,6 +1,8 @@
-/** Finds the known name that a mistyped one is nearest to. */
+/** Finds the known name that is nearest to a mistyped one. */
 
-/** The nearest of the names and how many letters differ; the first one among equals. */
+/**
+ * The nearest name and the number of differing letters; the first one if several are equally near.
+ */
 export function nearestName(
   name: string,
   names: readonly string[],
@@ -13,7 +15,7 @@ export function nearestName(
   return best;
 }
 
-/** camelCase and dashes are slips, not other names. */
+/** camelCase and dashes are typos, not different names. */
 function plain(name: string): string {
   return name
     .slice(0, 128)
@@ -21,7 +23,7 @@ function plain(name: string): string {
     .toLowerCase();
 }
 
-/** How many letters to insert, remove or replace. */
+/** How many letters must be inserted, removed or replaced. */
 function editDistance(a: string, b: string): number {
   let above = Array.from({ length: b.length + 1 }, (_, column) => column);
   for (const [row, letter] of a.split("").entries()) {

@@ -51,7 +51,7 @@ describe("packages are refused", () => {
   });
 });
 
-/** Makes a wheel that needs no index, and leaves it where pip is told to look. */
+/** Builds a wheel that needs no index, and puts it where pip is told to look. */
 const MAKE_WHEEL = `import os, zipfile
 os.makedirs("/tmp/wheels", exist_ok=True)
 with zipfile.ZipFile("/tmp/wheels/greeting-1.0-py3-none-any.whl", "w") as wheel:
@@ -61,7 +61,7 @@ with zipfile.ZipFile("/tmp/wheels/greeting-1.0-py3-none-any.whl", "w") as wheel:
     wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\\nGenerator: test\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
     wheel.writestr(f"{info}/RECORD", "")`;
 
-/** There is no index to reach here: pip looks at a directory instead. Everything else is real. */
+/** No index is reachable here: pip uses a directory instead. Everything else is real. */
 const WITHOUT_INDEX = { PIP_NO_INDEX: "1", PIP_FIND_LINKS: "/tmp/wheels" };
 
 describe("the command that is run", () => {
@@ -101,8 +101,8 @@ describe("the command that is run", () => {
 
 describe("where the daemon gives a network", () => {
   /**
-   * This daemon does not: the request for a network is left out on its way, as if it had been granted,
-   * and pip finds the wheel without one. All the rest is as with a network.
+   * This daemon does not: the request for a network is removed on the way, as if it had been
+   * granted, and pip finds the wheel without one. Everything else is as with a network.
    */
   function scopeWithNetwork(id: string): SandboxScope {
     const { url: baseUrl, apiKey } = fixture.daemon;
@@ -140,7 +140,7 @@ describe("where the daemon gives a network", () => {
 });
 
 describe("packages are installed", () => {
-  /** As an image has them whose administrator has an index and a registry of their own. */
+  /** Settings as in the image of an administrator who runs an index and a registry. */
   function scopeIn({ daemon }: ToolFixture, origin: string): SandboxScope {
     const variables = {
       PIP_INDEX_URL: `${origin}/simple/`,
@@ -208,7 +208,7 @@ describe("packages are installed", () => {
   });
 });
 
-/** Serves files on loopback and notes what is asked for. */
+/** Serves files on loopback and records the requests. */
 async function servedFiles(
   files: ReadonlyMap<string, Uint8Array | string>,
   asked: string[],

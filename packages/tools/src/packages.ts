@@ -1,4 +1,4 @@
-/** Installs the packages that an agent's settings name, in a sandbox that was just created. */
+/** Installs the packages that an agent's settings name, in a new sandbox. */
 import type { Session } from "@sandkasten/sdk";
 import type { SandboxPolicy } from "./policy.ts";
 import { pythonCommand } from "./programs.ts";
@@ -12,10 +12,10 @@ const PYTHON_PACKAGES = `${WORKSPACE}/.packages/python`;
 const INSTALL_TIMEOUT_SECONDS = 600;
 const CAPS = { stdoutBytes: 8192, stderrBytes: 8192 };
 
-/** Lets every command of the sandbox find what pip installed. */
+/** Lets every command of the sandbox find the packages that pip installed. */
 export const PACKAGE_VARIABLES = { PYTHONPATH: PYTHON_PACKAGES };
 
-/** The system of a sandbox is read-only, so packages go into the workspace. */
+/** The system of a sandbox is read-only, so packages are installed in the workspace. */
 export function pipCommand(packages: readonly string[]): readonly string[] {
   const options = ["--no-input", "--disable-pip-version-check", "--no-cache-dir", "--quiet"];
   return pythonCommand([
@@ -25,13 +25,13 @@ export function pipCommand(packages: readonly string[]): readonly string[] {
     ...options,
     "--target",
     PYTHON_PACKAGES,
-    // What follows is a package, also when it looks like an option.
+    // Everything after it is a package, even if it looks like an option.
     "--",
     ...packages,
   ]);
 }
 
-/** Node finds `node_modules` beside the program. */
+/** Node looks for `node_modules` next to the program. */
 export function npmCommand(packages: readonly string[]): readonly string[] {
   const options = ["--no-save", "--no-audit", "--no-fund", "--loglevel=error"];
   return [

@@ -3,14 +3,14 @@ import { DEFAULT_POLICY, type SandboxPolicy } from "./policy.ts";
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Names of one variable in the order in which they count. */
+/** The names of one variable, in order of precedence. */
 const named = (name: string): readonly string[] => [
   `SANDKASTEN_AGENTS_SANDBOX_${name}`,
   `STATION_SANDBOX_${name}`,
   `STN_SANDBOX_${name}`,
 ];
 
-/** Every variable that the policy is read from, the first name of each before its older ones. */
+/** Every variable of the policy, with its current name before its older ones. */
 export const POLICY_VARIABLES = {
   enabled: named("ENABLED"),
   codeModeEnabled: named("CODE_MODE_ENABLED"),
@@ -27,7 +27,7 @@ export const POLICY_VARIABLES = {
   traceOutputBytes: named("TRACE_OUTPUT_BYTES"),
 } as const satisfies Record<keyof SandboxPolicy, readonly string[]>;
 
-/** Throws one error that names every variable that cannot be read. */
+/** Throws one error that names every invalid variable. */
 export function policyFromEnvironment(env: Environment): SandboxPolicy {
   const problems: string[] = [];
   const read = <Name extends keyof SandboxPolicy>(
@@ -63,7 +63,7 @@ export function policyFromEnvironment(env: Environment): SandboxPolicy {
 
 const FLAG = "true or false";
 const DURATION = "a duration such as 30m, or a number of seconds";
-/** Both streams together are what one answer of the daemon can hold. */
+/** Both streams at this limit fill one response of the daemon. */
 const MAX_OUTPUT = 8_388_608;
 const MAX_ARTIFACT = 268_435_456;
 

@@ -1,15 +1,15 @@
-/** What the administrator allows, whatever an agent asks for. */
+/** What the administrator allows, whatever an agent requests. */
 
 export interface SandboxPolicy {
   /** false gives no agent any sandbox tool. */
   readonly enabled: boolean;
   /** false gives agents in code mode no tools. */
   readonly codeModeEnabled: boolean;
-  /** Whether agents that ask for a network get one. */
+  /** Whether agents that request a network get one. */
   readonly allowNetwork: boolean;
   /** Images and patterns with `*`; empty leaves it to the daemon. */
   readonly allowedImages: readonly string[];
-  /** Of commands and runs for which neither the call nor the agent sets a timeout. */
+  /** The timeout of commands and runs for which neither the call nor the agent sets one. */
   readonly defaultTimeoutSeconds: number;
   /** Longer timeouts are lowered to this. */
   readonly maxTimeoutSeconds: number;
@@ -17,11 +17,11 @@ export interface SandboxPolicy {
   readonly maxStderrBytes: number;
   readonly maxArtifactBytes: number;
   readonly maxArtifactsCount: number;
-  /** How long a sandbox in code mode lives without use, unless the agent says so. */
+  /** How long an unused sandbox in code mode lives, unless the agent sets its own timeout. */
   readonly idleTimeoutSeconds: number;
-  /** How long a sandbox lives in any case. */
+  /** The maximum lifetime of a sandbox. */
   readonly maxLifetimeSeconds: number;
-  /** How much of what commands print is in traces; 0 for nothing. */
+  /** How much of the output of commands is recorded in traces; 0 for none. */
   readonly traceOutputBytes: number;
 }
 

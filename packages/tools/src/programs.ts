@@ -10,7 +10,7 @@ export const WORK = "/work";
 const PYTHON =
   'if command -v python >/dev/null 2>&1; then exec python "$@"; else exec python3 "$@"; fi';
 
-/** Node strips types itself since 22.18; an older one gets the file that was stripped before. */
+/** Node strips types itself since 22.18; an older one gets a file that was stripped before. */
 const TYPESCRIPT = `if node -e 'process.exit(process.features.typescript ? 0 : 1)'; then exec node ${WORK}/main.ts "$@"; else exec node ${WORK}/main.js "$@"; fi`;
 
 /** The program's own files, and the command that runs it. */
@@ -19,7 +19,7 @@ export interface Program {
   readonly argv: readonly string[];
 }
 
-/** Runs the image's Python, by whichever name it has. */
+/** Runs the image's Python, whichever name it has. */
 export function pythonCommand(args: readonly string[]): readonly string[] {
   return ["/bin/sh", "-c", PYTHON, "sh", ...args];
 }
@@ -52,7 +52,7 @@ export function programOf(language: Language, code: string, args: readonly strin
   }
 }
 
-/** Every line and column stays where it is. */
+/** Keeps every line and column in place. */
 function withoutTypes(code: string): string {
   try {
     return stripTypeScriptTypes(code);

@@ -1,4 +1,4 @@
-/** Runs a command to its end and shapes what it printed for a model. */
+/** Runs a command to its end and prepares its output for a model. */
 import type { Command, ExecOptions, ExecResult, Session } from "@sandkasten/sdk";
 import { SandboxError } from "@sandkasten/sdk";
 import { headAndTail, type ShortText } from "./head-and-tail.ts";
@@ -6,7 +6,7 @@ import type { ToolCall } from "./tool.ts";
 import { toToolError } from "./tool-error.ts";
 import { inSpan, markFailed, NO_EXIT_CODE } from "./tracing.ts";
 
-/** The most that one answer of the daemon holds. */
+/** The maximum that one response of the daemon holds. */
 const MAX_BUDGET_BYTES = 16_777_216;
 
 export interface OutputCaps {
@@ -14,7 +14,7 @@ export interface OutputCaps {
   readonly stderrBytes: number;
 }
 
-/** Runs it, passes its output on as it comes, and gives the whole as one result. */
+/** Runs it, passes its output on as it arrives, and returns all of it as one result. */
 export async function runCommand(
   session: Session,
   cmd: Command,
@@ -54,7 +54,7 @@ async function run(
     outputBudgetBytes,
     signal: call.signal,
     onAbort: "cancel",
-    // A command in progress keeps its session alive; it must not outlive a process that died.
+    // A running command keeps its session alive; it must not outlive this process.
     onDisconnect: "cancel",
   };
   if (call.onOutput !== undefined)
@@ -94,16 +94,16 @@ export function budgetOf({ stdoutBytes, stderrBytes }: OutputCaps): number {
   return Math.min(stdoutBytes + stderrBytes, MAX_BUDGET_BYTES);
 }
 
-/** What a result shows of a command's output. */
+/** The output of a command as a result shows it. */
 export interface ShownOutput {
   readonly stdout: string;
   readonly stderr: string;
   readonly truncated: boolean;
-  /** Up to which byte of the output all of it is shown. */
+  /** The offset up to which the output is shown in full. */
   readonly shownBytes: number;
 }
 
-/** Both streams within their caps. */
+/** Both streams, truncated to their limits. */
 export function shapeOutput(result: ExecResult, caps: OutputCaps): ShownOutput {
   const stdout = headAndTail(result.stdout, caps.stdoutBytes);
   const stderr = headAndTail(result.stderr, caps.stderrBytes);
@@ -116,7 +116,7 @@ export function shapeOutput(result: ExecResult, caps: OutputCaps): ShownOutput {
   };
 }
 
-/** Where both streams were printed to, the order decides, which the two texts do not tell. */
+/** If both streams have output, the two texts do not show in which order it was printed. */
 function shownHead(result: ExecResult, stdout: ShortText, stderr: ShortText): number {
   if (result.stdoutBytes > 0 && result.stderrBytes > 0) return 0;
   const { text, headBytes } = result.stderrBytes > 0 ? stderr : stdout;
@@ -124,10 +124,10 @@ function shownHead(result: ExecResult, stdout: ShortText, stderr: ShortText): nu
   return Math.min(headBytes, Buffer.byteLength(text.slice(0, before)));
 }
 
-/** The line in the place of what was left out, by the daemon or here. */
+/** The line in place of what was omitted, by the daemon or here. */
 const OMISSION = /\n\[… \d+ bytes omitted …\]\n/;
 
-/** What a model needs to be told about the end of a command, beside its exit code. */
+/** What a model needs to know about the end of a command, besides its exit code. */
 export function endText(
   { endReason, timeoutMs, signal }: ExecResult,
   { memoryMb }: { readonly memoryMb: number },

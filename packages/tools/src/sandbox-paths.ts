@@ -1,4 +1,7 @@
-/** Paths as models write them: one spelling for each file, and none that the file tools must not touch. */
+/**
+ * Paths as models write them: one spelling for each file, except those that file tools must not
+ * touch.
+ */
 import { posix } from "node:path";
 import type { Session } from "@sandkasten/sdk";
 import { SandboxError } from "@sandkasten/sdk";
@@ -7,11 +10,11 @@ import { ToolError } from "./tool-error.ts";
 export const WORKSPACE = "/workspace";
 
 /**
- * What the file tools refuse, with all that is below it.
+ * What the file tools refuse, with everything below it.
  *
- * SECURITY: accounts, secrets of the image and the kernel's own files are not for file tools (CM-41).
- * The sandbox itself is the barrier; this list keeps a model from touching them by accident. Guarded
- * by sandbox-paths.test.ts and files.serial.test.ts.
+ * SECURITY: accounts, secrets of the image and the kernel's own files are not for file tools
+ * (CM-41). The sandbox itself is the barrier; this list keeps a model from touching them by
+ * accident. Guarded by sandbox-paths.test.ts and files.serial.test.ts.
  */
 const BLOCKED = [
   "/etc/passwd",
@@ -31,7 +34,7 @@ const BLOCKED = [
   "/.sandkasten",
 ];
 
-/** The absolute path below `/workspace`, or elsewhere in the sandbox, that a given path means. */
+/** The absolute path of a given path, below `/workspace` or elsewhere in the sandbox. */
 export function sandboxPath(given: string): string {
   if (given.includes("\0"))
     throw new ToolError("INVALID_INPUT", "A path cannot contain the character NUL.");
@@ -51,7 +54,7 @@ export function workspacePath(given: string): string {
   );
 }
 
-/** SECURITY: a link must not lead where its name does not. Guarded by files.serial.test.ts. */
+/** SECURITY: a link must not lead where its name could not. Guarded by files.serial.test.ts. */
 export async function requireUnblockedTarget(
   session: Session,
   path: string,
@@ -66,7 +69,7 @@ export async function requireUnblockedTarget(
     } catch (error) {
       const isMissing = error instanceof SandboxError && error.code === "FILE_NOT_FOUND";
       if (!isMissing) throw error;
-      // What is not there yet is where its directory is.
+      // A path that does not exist yet is resolved through its directory.
       if (place === "/") return;
       place = posix.dirname(place);
     }
@@ -89,7 +92,7 @@ export async function readUnblocked(
       isChecked = true;
     },
   });
-  // Of an empty file, and by a daemon that does not know the question, nothing is told.
+  // The daemon reports no real path for an empty file, and older daemons never do.
   if (!isChecked) await requireUnblockedTarget(session, path, signal);
   return bytes;
 }

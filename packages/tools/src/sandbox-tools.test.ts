@@ -1,4 +1,4 @@
-/** Which tools an agent gets, and what a model is shown of them. */
+/** Which tools an agent gets, and how a model sees them. */
 import { SandboxClient } from "@sandkasten/sdk";
 import { describe, expect, it } from "vitest";
 import {

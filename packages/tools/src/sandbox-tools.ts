@@ -19,7 +19,7 @@ import type { SandboxTool } from "./tool.ts";
 import type { SandboxToolContext } from "./tool-context.ts";
 import { tracedTool } from "./traced-tool.ts";
 
-/** Exactly the tools of the agent's mode; none without settings, or where the policy has them off. */
+/** Exactly the tools of the agent's mode; none without settings, or if the policy disables them. */
 export function sandboxTools(
   settings: SandboxSettings | undefined,
   context: SandboxToolContext,

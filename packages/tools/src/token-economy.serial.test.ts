@@ -13,11 +13,11 @@ afterAll(async () => {
   await fixture[Symbol.asyncDispose]();
 });
 
-/** A conversation as it is sent to a model: what each turn adds, and what was sent in all. */
+/** A conversation as it is sent to a model: what each turn adds, and the total that was sent. */
 class Conversation {
   readonly #agent: TestAgent;
   readonly #tools: number;
-  /** Of calls and results, each counted once. */
+  /** Tokens of calls and results, each counted once. */
   exchanged = 0;
   /** A model reads the whole conversation and the tools again with every turn. */
   read = 0;
@@ -36,7 +36,7 @@ class Conversation {
     );
   }
 
-  /** The calls of one turn, and what the model is told of their results. */
+  /** The calls of one turn, and their results as the model sees them. */
   async turn<Name extends Parameters<TestAgent["call"]>[0]>(
     ...calls: readonly { readonly name: Name; readonly input: unknown }[]
   ): Promise<Awaited<ReturnType<TestAgent["call"]>>[]> {
@@ -68,7 +68,7 @@ function verdict(result: object | undefined): string {
   return String(stderr).trim().split("\n").at(-1) ?? "";
 }
 
-/** What an agent with a shell does: it changes the place that is wrong, and runs the tests again. */
+/** What an agent with a shell does: it edits the faulty place, and runs the tests again. */
 function editAndTest({ path, from, to }: (typeof LEDGER_EDITS)[number]): string {
   return `python3 - <<'END'
 text = open("${path}").read()
@@ -123,7 +123,7 @@ beforeAll(async () => {
   [code, compute] = [await inCodeMode(), await inComputeMode()];
 });
 
-/** What the guide says, in percent. */
+/** The numbers in the guide, in percent. */
 const SAVED = { exchanged: 75, read: 40 };
 
 it("Reduced token usage vs. re-injecting all files on each call, by as much as the guide says", async () => {
@@ -151,7 +151,8 @@ it("Agents using code mode show higher task success rates for complex coding tas
     const contextTokens = times * project;
     expect(fixed(code, contextTokens)).toBeGreaterThan(fixed(compute, contextTokens));
   }
-  // In the largest of these contexts the whole task fits, and without a sandbox that keeps files not even half of it.
+  // The whole task fits in the largest of these contexts, but without a sandbox that keeps files
+  // not even half of it.
   expect(fixed(code, 4 * project)).toBe(LEDGER_EDITS.length);
   expect(fixed(compute, 4 * project)).toBeLessThan(LEDGER_EDITS.length / 2);
 });

@@ -49,7 +49,9 @@ const codes: Readonly<Partial<Record<SandboxErrorCode, ToolErrorCode>>> = {
   CANCELLED: "CANCELLED",
 };
 
-/** Any failure as a ToolError. An aborted call is `CANCELLED`, whatever the failure was. */
+/**
+ * Converts any failure to a ToolError. An aborted call is `CANCELLED`, whatever the failure was.
+ */
 export function toToolError(error: unknown, signal?: AbortSignal): ToolError {
   if (signal?.aborted === true)
     return new ToolError("CANCELLED", "The call was cancelled.", { cause: error });

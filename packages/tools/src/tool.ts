@@ -1,9 +1,12 @@
-/** What a tool is, independent of any framework, and how one is made of its parts. */
+/** What a tool is, independent of any framework, and how to define one. */
 import { z } from "zod";
 import { describeIssues } from "./issues.ts";
 import { ToolError, toToolError } from "./tool-error.ts";
 
-/** A JSON schema of an object. Not an interface, because some frameworks want what may have more keys. */
+/**
+ * A JSON schema of an object. Not an interface, because some frameworks expect a type that allows
+ * more keys.
+ */
 export type JsonSchema = {
   readonly type: "object";
   readonly properties: Record<string, Record<string, unknown>>;
@@ -11,15 +14,15 @@ export type JsonSchema = {
   readonly additionalProperties: boolean;
 };
 
-/** What comes with a call beside its input. */
+/** What a call gets besides its input. */
 export interface ToolCall {
   /** Cancels the command, not only the wait for it. */
   readonly signal?: AbortSignal | undefined;
-  /** Gets the output of commands while they run. */
+  /** Receives the output of commands while they run. */
   readonly onOutput?: ((piece: OutputPiece) => void) | undefined;
 }
 
-/** A piece of a command's output. */
+/** A chunk of a command's output. */
 export interface OutputPiece {
   readonly stream: "stdout" | "stderr";
   readonly text: string;
@@ -33,16 +36,16 @@ export interface SandboxTool<Output = unknown> {
   /** Accepts every spelling of the input. */
   readonly input: z.ZodType;
   readonly output: z.ZodType<Output>;
-  /** What a model is shown of `input`. */
+  /** The schema of `input` that a model sees. */
   readonly inputJsonSchema: JsonSchema;
   readonly outputJsonSchema: JsonSchema;
-  /** Checks the input, and does it. Throws `ToolError`. */
+  /** Checks the input and runs the tool. Throws `ToolError`. */
   run(input: unknown, call?: ToolCall): Promise<Output>;
   /** The output without fields that repeat others: the same information in fewer tokens. */
   forModel(output: Output): unknown;
 }
 
-/** What a tool is made of. */
+/** The parts of a tool. */
 export interface ToolDefinition<Input, Output extends object> {
   readonly name: string;
   readonly description: string;
@@ -50,7 +53,7 @@ export interface ToolDefinition<Input, Output extends object> {
   readonly output: z.ZodType<Output>;
   /** Fields of the output that repeat others. */
   readonly repeated?: readonly (keyof Output & string)[];
-  /** Where leaving out fields is not enough. */
+  /** For outputs where omitting fields is not enough. */
   readonly forModel?: (output: Output) => unknown;
   readonly run: (input: Input, call: ToolCall) => Promise<Output>;
   readonly onSandboxTime?: ((ms: number) => void) | undefined;
@@ -89,7 +92,7 @@ function parseInput<Input>(tool: string, schema: z.ZodType<Input>, given: unknow
   throw new ToolError("INVALID_INPUT", `${tool}: ${describeIssues(result.error, schema)}`);
 }
 
-/** Models in strict modes send null for what they leave out. */
+/** Models in strict modes send null for omitted values. */
 function withoutNulls(given: unknown): unknown {
   if (typeof given !== "object" || given === null || Array.isArray(given)) return given;
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null));
@@ -99,7 +102,7 @@ function without(result: object, names: readonly string[]): object {
   return Object.fromEntries(Object.entries(result).filter(([name]) => !names.includes(name)));
 }
 
-/** What a model is not told: bounds that hardly any call meets cost tokens in every turn. */
+/** Omitted from a model's schema: bounds that hardly any call reaches cost tokens in every turn. */
 const UNSHOWN =
   "minLength maxLength minItems maxItems propertyNames minimum maximum exclusiveMinimum".split(" ");
 
@@ -114,12 +117,12 @@ function jsonSchemaOf(schema: z.ZodType, io: "input" | "output"): JsonSchema {
     type: "object",
     properties: withSingleTypes(properties) as JsonSchema["properties"],
     required: [...required],
-    // Models may only give what is known; results may get further fields.
+    // Models may only send known fields; results may get more fields later.
     additionalProperties: io === "output",
   };
 }
 
-/** Clients that know one type for each field cannot read a list of types. */
+/** Clients that expect one type for each field cannot read a list of types. */
 function withSingleTypes(schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.map(withSingleTypes);
   if (typeof schema !== "object" || schema === null) return schema;

@@ -1,4 +1,4 @@
-/** A tool whose every call is a span, and is counted. */
+/** A tool whose every call is recorded as a span and counted. */
 import type { Span } from "@opentelemetry/api";
 import { headAndTail } from "./head-and-tail.ts";
 import type { SandboxPolicy } from "./policy.ts";
@@ -6,11 +6,13 @@ import type { SandboxTool, ToolCall } from "./tool.ts";
 import type { SandboxToolContext } from "./tool-context.ts";
 import { inSpan, markFailed, NO_EXIT_CODE } from "./tracing.ts";
 
-/** Shorter values of variables are no secrets, and would blacken half of the output. */
+/**
+ * Shorter values of variables are not secrets, and redacting them would remove half of the output.
+ */
 const MIN_SECRET_LENGTH = 4;
 const MASK = "[value of a variable]";
 
-/** Fields of results that spans tell. */
+/** Fields of results that spans record. */
 interface Told {
   readonly ok?: boolean;
   readonly runtime?: string;
@@ -48,7 +50,7 @@ export function tracedTool<Output>(
   return { ...tool, run };
 }
 
-/** Whether it went well. A call that ran no command has the exit code 0. */
+/** Whether the call succeeded. A call that ran no command has the exit code 0. */
 function describe(span: Span, told: Told): boolean {
   const { exit_code: code, end_reason: reason, artifacts, status, runtime } = told;
   const hasRun = code !== undefined && status !== "running";
@@ -67,10 +69,10 @@ function describe(span: Span, told: Told): boolean {
 }
 
 /**
- * What commands printed, shortened.
+ * The output of commands, shortened.
  *
- * SECURITY: values of variables that the call set are left out, also where the command printed them.
- * Contents of files are not told by the file tools; a command that prints a file tells it, and
+ * SECURITY: values of variables that the call set are redacted, even if the command printed them.
+ * The file tools do not record contents of files; a command that prints a file does, and
  * `traceOutputBytes: 0` turns that off. Guarded by agent-telemetry.serial.test.ts.
  */
 function showOutput(span: Span, told: Told, secrets: readonly string[], maxBytes: number): void {

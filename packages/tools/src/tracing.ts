@@ -1,12 +1,12 @@
 /**
- * Spans of tools and of what they do, for a program that uses OpenTelemetry. They cost next to nothing
- * in one that does not.
+ * Spans of tools and their work, for programs that use OpenTelemetry. In other programs they cost
+ * next to nothing.
  */
 import { context, type Span, SpanStatusCode, trace } from "@opentelemetry/api";
 
 type Attributes = Readonly<Record<string, string | number | boolean | undefined>>;
 
-/** What spans say instead of the exit code that a failed call has not. */
+/** Replaces the exit code that a failed call does not have. */
 export const NO_EXIT_CODE = -1;
 const SCOPE = "@sandkasten/tools";
 
@@ -16,7 +16,7 @@ export async function inSpan<Result>(
   attributes: Attributes,
   work: (span: Span) => Promise<Result>,
 ): Promise<Result> {
-  // Found when it is used, so that OpenTelemetry may be started after the tools were loaded.
+  // Looked up on use, so that OpenTelemetry can be started after the tools were loaded.
   const span = trace.getTracer(SCOPE).startSpan(name, { attributes });
   try {
     return await context.with(trace.setSpan(context.active(), span), () => work(span));
@@ -33,7 +33,7 @@ export function markFailed(span: Span, reason: string): void {
   span.setStatus({ code: SpanStatusCode.ERROR, message: reason });
 }
 
-/** Adds to the span that is active, if there is one. */
+/** Adds attributes to the active span, if there is one. */
 export function describeSpan(attributes: Attributes): void {
   trace.getActiveSpan()?.setAttributes(attributes);
 }
@@ -44,7 +44,10 @@ export function activeTraceIds(): { readonly trace_id?: string; readonly span_id
   return active === undefined ? {} : { trace_id: active.traceId, span_id: active.spanId };
 }
 
-/** SECURITY: messages can quote input, output and paths, and stay out of spans. Guarded by agent-telemetry.serial.test.ts. */
+/**
+ * SECURITY: messages can quote input, output and paths, and stay out of spans. Guarded by
+ * agent-telemetry.serial.test.ts.
+ */
 export function failureName(error: unknown): string {
   if (error instanceof Error && "code" in error && typeof error.code === "string")
     return error.code;

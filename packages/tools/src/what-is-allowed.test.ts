@@ -1,4 +1,4 @@
-/** What agents ask for against what the administrator allows. */
+/** What agents request, and what the administrator allows. */
 import { describe, expect, it } from "vitest";
 import { DEFAULT_POLICY } from "./policy.ts";
 import { parseSandboxSettings } from "./settings/parse-settings.ts";

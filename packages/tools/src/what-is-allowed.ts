@@ -1,18 +1,18 @@
-/** Holds what an agent asks for against what the administrator allows. */
+/** Checks an agent's requests against the administrator's policy. */
 import type { SandboxPolicy } from "./policy.ts";
 import type { SandboxSettings } from "./settings/parse-settings.ts";
 import { canonicalImage } from "./settings/runtimes.ts";
 import { ToolError } from "./tool-error.ts";
 
 /**
- * SECURITY: a network takes two, the agent that asks and the administrator who allows it (V1-61).
+ * SECURITY: a network requires both the agent's request and the administrator's permission (V1-61).
  * Guarded by what-is-allowed.test.ts.
  */
 export function mayUseNetwork(settings: SandboxSettings, policy: SandboxPolicy): boolean {
   return settings.network && policy.allowNetwork;
 }
 
-/** SECURITY: a list that is not empty is binding (V1-67). Guarded by what-is-allowed.test.ts. */
+/** SECURITY: a non-empty list is binding (V1-67). Guarded by what-is-allowed.test.ts. */
 export function checkImage(image: string, { allowedImages }: SandboxPolicy): void {
   if (allowedImages.length === 0) return;
   const names = new Set([image, canonicalImage(image)]);
@@ -27,7 +27,7 @@ export function checkImage(image: string, { allowedImages }: SandboxPolicy): voi
   );
 }
 
-/** `*` stands for any run of characters without `/`, `**` for any run at all. */
+/** `*` matches any characters except `/`, `**` matches any characters. */
 function patternOf(entry: string): RegExp {
   const source = entry
     .split(/(\*+)/)
@@ -39,7 +39,7 @@ function patternOf(entry: string): RegExp {
   return new RegExp(`^${source}$`);
 }
 
-/** Says who has to allow a network before packages can be installed. */
+/** Says who must allow a network before packages can be installed. */
 export function checkPackages(settings: SandboxSettings, policy: SandboxPolicy): void {
   const names = [
     ...(settings.pipPackages.length > 0 ? ["pip_packages"] : []),

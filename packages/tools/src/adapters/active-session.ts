@@ -7,7 +7,7 @@ export function isActive(status: ShownStatus): boolean {
   return ACTIVE.has(status);
 }
 
-/** The session that a call gives, or undefined when it has ended or is not known any more. */
+/** The result of a call for a session, or undefined if it has ended or is unknown. */
 export async function unlessEnded(call: Promise<Session>): Promise<Session | undefined> {
   try {
     const session = await call;

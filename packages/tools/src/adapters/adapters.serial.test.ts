@@ -32,7 +32,7 @@ afterAll(async () => {
 });
 
 describe.for(FRAMEWORKS)("$name", ({ subPath }) => {
-  // Without tests, the matrix would name versions that nothing ran with.
+  // Without tests, the matrix would list versions that no test ran with.
   const suite = suites[subPath];
   if (suite === undefined) throw new Error(`the adapter ${subPath} has no tests`);
   suite(() => fixture);

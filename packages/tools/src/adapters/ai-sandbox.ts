@@ -14,7 +14,7 @@ type Sandbox = Experimental_SandboxSession;
 type SpawnOptions = Parameters<Sandbox["spawn"]>[0];
 type WritableProcess = Experimental_SandboxProcess & { readonly stdin: WritableStream<Uint8Array> };
 
-/** The session stays the caller's, who destroys it. */
+/** The caller keeps the session and must destroy it. */
 export function aiSandbox(session: Session): Experimental_SandboxSession {
   const { files } = session;
   return {
@@ -75,7 +75,7 @@ function spawnIn(session: Session): Sandbox["spawn"] {
       ...freshCommand(commandOf(options)),
       stdinOpen: stdin,
     });
-    // The signal given to `start` ends with its answer; the process outlives it.
+    // The signal passed to `start` only covers its response; the process outlives it.
     const cancel = (): void => void exec.cancel().catch(() => undefined);
     if (signal?.aborted === true) cancel();
     signal?.addEventListener("abort", cancel, { once: true });
@@ -114,7 +114,7 @@ const typeNames = {
   other: "other",
 } as const;
 
-/** 1-based and inclusive, without the end of the last line. */
+/** 1-based and inclusive, without the line break of the last line. */
 function lines(text: string, start: number | undefined, end: number | undefined): string {
   if (start === undefined && end === undefined) return text;
   const lineEnd = text.includes("\r\n") ? "\r\n" : "\n";

@@ -1,4 +1,6 @@
-/** For Anthropic's SDK (`@anthropic-ai/sdk`): the tools, as its tool runner wants them. */
+/**
+ * For Anthropic's SDK (`@anthropic-ai/sdk`): the tools, in the form that its tool runner expects.
+ */
 import type { BetaRunnableTool } from "@anthropic-ai/sdk/lib/tools/BetaRunnableTool";
 import type { SandboxTool } from "../tool.ts";
 
@@ -9,7 +11,7 @@ export function anthropicTools(tools: readonly SandboxTool[]): BetaRunnableTool[
     name: one.name,
     description: one.description,
     input_schema: one.inputJsonSchema,
-    // The tool checks its input itself and says how to correct it.
+    // The tool checks its input itself and explains how to correct it.
     parse: (content) => content,
     run: async (input, context) =>
       JSON.stringify(one.forModel(await one.run(input, { signal: context?.signal ?? undefined }))),

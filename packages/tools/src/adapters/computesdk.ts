@@ -17,14 +17,14 @@ import {
 import { isActive, unlessEnded } from "./active-session.ts";
 import { exitCodeOf, freshCommand, runFresh, unlessMissing } from "./fresh-command.ts";
 
-/** Which daemon makes the sandboxes. */
+/** The daemon that creates the sandboxes, and defaults. */
 export interface SandkastenConfig {
   readonly client: SandboxClient;
-  /** For every sandbox; what `create` is given comes before it. */
+  /** Defaults for every sandbox; arguments of `create` take precedence. */
   readonly defaults?: CreateSessionOptions;
 }
 
-/** What ComputeSDK shows of a snapshot. */
+/** A snapshot as ComputeSDK shows it. */
 export interface SandkastenSnapshot {
   readonly id: string;
   readonly provider: "sandkasten";
@@ -32,7 +32,7 @@ export interface SandkastenSnapshot {
   readonly metadata: Readonly<Record<string, string>>;
 }
 
-/** Each sandbox is a session. `getInstance` gives it. */
+/** Each sandbox is a session. `getInstance` returns it. */
 export const sandkasten = defineProvider<Session, SandkastenConfig, never, SandkastenSnapshot>({
   name: "sandkasten",
   methods: {
@@ -112,7 +112,7 @@ function shownSnapshot({ id, createdAt, metadata }: SnapshotInfo): SandkastenSna
   return { id, provider: "sandkasten", createdAt: new Date(createdAt), metadata };
 }
 
-/** ComputeSDK's names for what a session can be asked for; keys of other providers are left out. */
+/** Maps ComputeSDK's options to those of a session; keys of other providers are ignored. */
 function createOptions(options: CreateSandboxOptions): CreateSessionOptions {
   const { image, templateId, runtime, timeout, envs, metadata = {}, memory, cpu, signal } = options;
   const chosen = image ?? templateId ?? runtime;
@@ -136,7 +136,7 @@ function commandOf({ cwd, env, timeout: timeoutMs }: RunCommandOptions) {
   return { cwd, env, timeoutMs };
 }
 
-/** Nobody waits for it: that it started is all that its result says. */
+/** Starts a command without waiting for it: the result only says that it started. */
 async function startCommand(
   session: Session,
   command: string,

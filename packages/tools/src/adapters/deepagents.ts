@@ -11,8 +11,8 @@ import { NOT_RUN, refusalOf, runFresh } from "./fresh-command.ts";
 type FileProblem = NonNullable<FileUploadResponse["error"]>;
 
 /**
- * A `SandboxBackendProtocolV2` for `createDeepAgent`. What is not here, Deep Agents does with commands
- * in the sandbox. The session stays the caller's, who destroys it.
+ * A `SandboxBackendProtocolV2` for `createDeepAgent`. Deep Agents does everything else with
+ * commands in the sandbox. The caller keeps the session and must destroy it.
  */
 export class DeepAgentsSandbox extends BaseSandbox {
   readonly id: string;
@@ -25,8 +25,8 @@ export class DeepAgentsSandbox extends BaseSandbox {
   }
 
   /**
-   * Runs a command in a fresh shell in `/workspace`. A time that was up has the exit code 124, and a
-   * command that is refused 126, because an error would end the whole run of the agent.
+   * Runs a command in a fresh shell in `/workspace`. A timed-out command has the exit code 124, and
+   * a refused one 126, because an error would end the agent's whole run.
    */
   async execute(
     command: string,
@@ -75,7 +75,7 @@ const problems: Readonly<Record<string, FileProblem>> = {
   PERMISSION_DENIED: "permission_denied",
 };
 
-/** What Deep Agents knows of failures. All others are not about one file. */
+/** The failures that Deep Agents knows. All others do not concern a single file. */
 function problemOf(error: unknown): FileProblem {
   const problem = error instanceof SandboxError ? problems[error.code] : undefined;
   if (problem === undefined) throw error;

@@ -1,4 +1,4 @@
-/** Commands as frameworks mean them: each in a fresh shell that starts in the workspace. */
+/** Commands as frameworks expect them: each in a fresh shell that starts in the workspace. */
 import { posix } from "node:path";
 import {
   type Exec,
@@ -13,7 +13,7 @@ import { runCommand } from "../run-command.ts";
 import { WORKSPACE } from "../sandbox-paths.ts";
 import type { ToolCall } from "../tool.ts";
 
-/** Together the most that one answer of the daemon holds; what is longer loses its middle. */
+/** The maximum that one response of the daemon holds for both; longer output loses its middle. */
 const OUTPUT_CAPS = { stdoutBytes: 8_388_608, stderrBytes: 8_388_608 };
 
 export interface FreshCommand {
@@ -24,7 +24,7 @@ export interface FreshCommand {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** An abort ends the command, not only the wait for it. */
+/** Aborting the signal ends the command, not only the wait for it. */
 export function freshCommand({ cwd = ".", env, timeoutMs, signal }: FreshCommand): ExecOptions {
   return {
     stateful: false,
@@ -36,7 +36,7 @@ export function freshCommand({ cwd = ".", env, timeoutMs, signal }: FreshCommand
   };
 }
 
-/** Runs it to its end. A time that was up is part of the result: exit code 124, and what was printed. */
+/** Runs it to its end. A timeout is part of the result: exit code 124, and the output so far. */
 export async function runFresh(
   session: Session,
   command: string,
@@ -47,10 +47,10 @@ export async function runFresh(
   return await runCommand(session, command, freshCommand(options), OUTPUT_CAPS, call);
 }
 
-/** What shells exit with when a command cannot be run. */
+/** The exit code of shells for a command that cannot be run. */
 export const NOT_RUN = 126;
 
-/** What a model is told whose command the daemon refuses to run. Other failures are thrown on. */
+/** The message for a model whose command the daemon refuses to run. Rethrows other failures. */
 export function refusalOf(error: unknown): string {
   if (!(error instanceof SandboxError)) throw error;
   if (error.code === "PAYLOAD_TOO_LARGE")
@@ -59,12 +59,12 @@ export function refusalOf(error: unknown): string {
   throw error;
 }
 
-/** The absolute path that a framework's path means. */
+/** The absolute path of a framework's path. */
 function inWorkspace(path: string): string {
   return posix.resolve(WORKSPACE, path);
 }
 
-/** What it exited with. Frameworks want a number, and a lost sandbox has none to give. */
+/** The exit code. Frameworks require a number, and a lost sandbox does not have one. */
 export function exitCodeOf({ exitCode, endReason, execId }: ExecInfo): number {
   if (exitCode !== null) return exitCode;
   throw new SandboxError(
@@ -82,7 +82,7 @@ async function* bytesOf(chunks: AsyncIterable<OutputChunk>): AsyncGenerator<Uint
   for await (const { bytes } of chunks) if (bytes.length > 0) yield bytes;
 }
 
-/** What a call gives, or undefined when its file does not exist. */
+/** The result of a call, or undefined if its file does not exist. */
 export async function unlessMissing<Value>(call: Promise<Value>): Promise<Value | undefined> {
   try {
     return await call;

@@ -1,4 +1,6 @@
-/** For Genkit: the tools as a middleware, because only a middleware can tell a model of a failed call. */
+/**
+ * For Genkit: the tools as middleware, because only middleware can report a failed call to a model.
+ */
 import { randomUUID } from "node:crypto";
 import {
   generateMiddleware,
@@ -12,17 +14,17 @@ import {
 import type { SandboxTool } from "../tool.ts";
 import { ToolError } from "../tool-error.ts";
 
-/** Stands in for tools that do not exist. Models are not shown it. */
+/** Replaces tools that do not exist. Models do not see it. */
 const UNKNOWN = "sandbox_unknown_tool";
 
 /**
- * For the `use` of `ai.generate`, which gets the tools with it.
+ * Middleware for the `use` option of `ai.generate`; it also adds the tools.
  *
- * Genkit ends the run when a tool throws, when its input does not fit, and when it does not exist.
- * With this middleware the model gets an output `{ error }` instead, which says what to do.
+ * Genkit ends the run if a tool throws, if its input is invalid, or if it does not exist. With this
+ * middleware the model gets an output `{ error }` instead, which says what to do.
  */
 export function genkitTools(tools: readonly SandboxTool[]): MiddlewareRef {
-  // Genkit asks for one for each call of `generate`.
+  // Genkit requests one for each call of `generate`.
   return generateMiddleware({ name: `sandkasten-${randomUUID()}` }, () => middlewareOf(tools))();
 }
 
@@ -40,7 +42,7 @@ function middlewareOf(tools: readonly SandboxTool[]): GenerateMiddlewareDef {
       const shown = request.tools?.filter(({ name }) => name !== UNKNOWN) ?? [];
       const response = await next({ ...request, tools: shown }, context);
       const names = shown.map(({ name }) => name);
-      // Some plugins still answer with a list of candidates, of which Genkit takes the first.
+      // Some plugins still return a list of candidates, of which Genkit takes the first.
       const { candidates: [candidate] = [], ...rest } = response;
       const chosen = { ...candidate, ...rest };
       if (chosen.message === undefined) return response;
@@ -55,16 +57,16 @@ function middlewareOf(tools: readonly SandboxTool[]): GenerateMiddlewareDef {
   };
 }
 
-/** A call of a tool that does not exist becomes one that says so. */
+/** Replaces a call of a tool that does not exist by one that reports this. */
 function toKnownTool(part: Part, known: readonly string[]): Part {
   if (part.toolRequest === undefined || known.includes(part.toolRequest.name)) return part;
   const input = { tool: part.toolRequest.name, known };
   return { ...part, toolRequest: { ...part.toolRequest, name: UNKNOWN, input } };
 }
 
-/** What a model is shown. It runs in the middleware, before Genkit checks the input. */
+/** The tool as a model sees it. The middleware runs it before Genkit checks the input. */
 function definitionOf({ name, description, inputJsonSchema }: SandboxTool): ToolAction {
-  // As a JSON schema, because Genkit is on zod 3 and makes an empty schema of one of zod 4.
+  // As a JSON schema, because Genkit uses zod 3, which turns a zod 4 schema into an empty one.
   return tool({ name, description, inputJsonSchema: { ...inputJsonSchema } }, () =>
     Promise.reject(new Error(`${name} was called outside its middleware`)),
   );

@@ -19,8 +19,8 @@ export function langchainTools(tools: readonly SandboxTool[]): StructuredToolInt
 }
 
 /**
- * Accepts everything, and is shown as the JSON schema. LangChain would answer input that does not fit
- * with all of that input, and without what the tool itself says about it.
+ * Accepts everything, and is shown as the JSON schema. For invalid input, LangChain would return
+ * all of that input to the model, but not the tool's own explanation.
  */
 function shownOnly(schema: JsonSchema) {
   const anything = z.record(z.string(), z.unknown());

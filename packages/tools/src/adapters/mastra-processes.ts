@@ -26,7 +26,7 @@ export class ExecProcessManager extends SandboxProcessManager {
     return new ExecHandle(exec, options);
   }
 
-  /** All commands of the session, also those that another process started. */
+  /** All commands of the session, including those that another process started. */
   override async list(): Promise<ProcessInfo[]> {
     const execs = await Array.fromAsync(this.#session().execs());
     return execs
@@ -39,7 +39,7 @@ export class ExecProcessManager extends SandboxProcessManager {
       }));
   }
 
-  /** Reconnects to a process of this or of another process, with all of its output. */
+  /** Reconnects to a process that this or another process started, with all of its output. */
   override async get(pid: string): Promise<ProcessHandle | undefined> {
     const tracked = this._tracked.get(pid);
     if (tracked !== undefined) return tracked;
@@ -65,7 +65,7 @@ class ExecHandle extends ProcessHandle {
     this.pid = exec.id;
     this.#exec = exec;
     this.#ended = this.#follow();
-    // Who waits gets the failure.
+    // The caller that waits gets the failure.
     this.#ended.catch(() => undefined);
     const { abortSignal } = options;
     const kill = (): void => void this.kill().catch(() => undefined);

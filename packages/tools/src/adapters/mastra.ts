@@ -17,15 +17,21 @@ import { ExecProcessManager } from "./mastra-processes.ts";
 
 export interface SandkastenSandboxOptions extends Omit<MastraSandboxOptions, "processes"> {
   readonly client: SandboxClient;
-  /** Sandboxes with the same id are one sandbox: letters, digits, `_`, `.` and `-`. Random when absent. */
+  /**
+   * Sandboxes with the same id are the same sandbox: letters, digits, `_`, `.` and `-`. Random by
+   * default.
+   */
   readonly id?: string;
-  /** What a new sandbox is like. */
+  /** Options of a new sandbox. */
   readonly create?: Omit<CreateSessionOptions, "key" | "signal">;
   /** An existing session, which `start` connects to instead of the one of the `id`. */
   readonly sessionId?: string;
-  /** The snapshot that `snapshot` writes (by default the one of the `id`), and a new sandbox starts from. */
+  /**
+   * The snapshot that `snapshot` writes (by default named after the `id`), and that a new sandbox
+   * starts from.
+   */
   readonly checkpointName?: string;
-  /** The snapshot that a new sandbox starts from while there is none with the `checkpointName`. */
+  /** The snapshot that a new sandbox starts from if there is none named `checkpointName` yet. */
   readonly seedCheckpointName?: string;
 }
 
@@ -50,7 +56,7 @@ export class SandkastenSandbox extends MastraSandbox {
     this.#options = options;
   }
 
-  /** The session, as soon as the sandbox has started. */
+  /** The session, once the sandbox has started. */
   get session(): Session {
     if (this.#session === undefined) throw new SandboxNotReadyError(this.id);
     return this.#session;
@@ -63,13 +69,16 @@ export class SandkastenSandbox extends MastraSandbox {
     return { outcome: session.created ? "created" : "connected" };
   }
 
-  /** Copies its files to the checkpoint, which the next sandbox with the same `checkpointName` starts from. */
+  /**
+   * Copies the sandbox's files to the checkpoint, which the next sandbox with the same
+   * `checkpointName` starts from.
+   */
   override async snapshot(): Promise<void> {
     const { client, checkpointName = this.id } = this.#options;
     await client.snapshots.create(this.session, { id: checkpointName });
   }
 
-  /** Another sandbox with the same settings, which starts when it is first used. */
+  /** Another sandbox with the same settings, which starts on first use. */
   clone(options: SandboxCloneOptions = {}): SandkastenSandbox {
     const { env, idleTimeoutMinutes, sandboxId: sessionId, ...overrides } = options;
     const { id: _own, sessionId: _session, create, ...settings } = this.#options;
@@ -85,7 +94,7 @@ export class SandkastenSandbox extends MastraSandbox {
     });
   }
 
-  /** Pauses it: files and processes stay until the next `start`. */
+  /** Pauses the sandbox: files and processes stay until the next `start`. */
   override async stop(): Promise<void> {
     await this.#session?.pause();
   }

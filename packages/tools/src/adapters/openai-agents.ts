@@ -12,7 +12,7 @@ export function openaiTools(tools: readonly SandboxTool[]): Tool[] {
     tool({
       name: one.name,
       description: one.description,
-      // Not strict: the tool checks its input itself and says how to correct it.
+      // Not strict: the tool checks its input itself and explains how to correct it.
       strict: false,
       parameters: { ...one.inputJsonSchema, additionalProperties: true },
       errorFunction: (_context, error) => String(error),

@@ -1,4 +1,4 @@
-/** The OpenAI Agents SDK's editor, which applies the patches of a model, on the files of a session. */
+/** The OpenAI Agents SDK's editor, which applies a model's patches to the files of a session. */
 import { type ApplyPatchOperation, type ApplyPatchResult, applyDiff } from "@openai/agents-core";
 import type { Files } from "@sandkasten/sdk";
 
@@ -23,7 +23,7 @@ export function editorOf(files: Files, resolve: (path: string) => string): FileE
       const from = resolve(path);
       const { etag } = await files.stat(from, { follow: true });
       const text = applyDiff(await files.readText(from), diff);
-      // What was written since it was read is not lost: the write is refused.
+      // If the file was written since it was read, the write is refused, so nothing is lost.
       await files.write(from, text, { ifMatch: etag });
       const to = "moveTo" in rest && typeof rest.moveTo === "string" ? rest.moveTo : undefined;
       if (to !== undefined) await files.move(from, resolve(to));

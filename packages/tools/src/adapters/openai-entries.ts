@@ -1,4 +1,4 @@
-/** Puts the entries of an OpenAI Agents SDK manifest into a sandbox. */
+/** Copies the entries of an OpenAI Agents SDK manifest into a sandbox. */
 import { readdir, readFile } from "node:fs/promises";
 import { join, posix } from "node:path";
 import {
@@ -8,7 +8,7 @@ import {
 } from "@openai/agents-core/sandbox";
 import type { Files } from "@sandkasten/sdk";
 
-/** Files and directories, given or from this machine. Mounts and repositories are refused. */
+/** Files and directories, inline or from this machine. Mounts and repositories are refused. */
 export async function materialize(files: Files, path: string, entry: Entry): Promise<void> {
   const mode = modeOf(entry);
   switch (entry.type) {
@@ -44,7 +44,7 @@ async function copyDirectory(files: Files, source: string, target: string): Prom
   }
 }
 
-/** The daemon's own permissions unless the entry has some. */
+/** The daemon's default permissions unless the entry sets some. */
 function modeOf({ permissions }: Entry): number | undefined {
   if (permissions === undefined) return undefined;
   return permissionsForSandboxEntry(permissions).toMode() & 0o777;

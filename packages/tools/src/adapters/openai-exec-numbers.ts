@@ -1,8 +1,8 @@
-/** The OpenAI Agents SDK names processes by numbers, the daemon by ids. */
+/** The OpenAI Agents SDK identifies processes by numbers, the daemon by ids. */
 import { createHash } from "node:crypto";
 import type { Exec, Session } from "@sandkasten/sdk";
 
-/** A number that follows from the id alone, so that a resumed run finds its processes again. */
+/** A number derived only from the id, so that a resumed run finds its processes again. */
 export function numberOf(execId: string): number {
   return createHash("sha256").update(execId).digest().readUInt32BE(0);
 }

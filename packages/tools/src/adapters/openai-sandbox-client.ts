@@ -15,18 +15,24 @@ import { unlessEnded } from "./active-session.ts";
 import { knownSpec, restoreSnapshot, takeSnapshot } from "./openai-snapshots.ts";
 import { OpenAiSandboxSession, type OpenAiSandboxState } from "./openai-sandbox-session.ts";
 
-/** What a new sandbox is like. */
+/** Options of a new sandbox. */
 export type OpenAiSandboxOptions = Record<string, unknown> & {
   readonly image?: string;
   readonly ttlSeconds?: number;
   readonly limits?: CreateSessionOptions["limits"];
   readonly metadata?: CreateSessionOptions["metadata"];
   readonly profile?: CreateSessionOptions["profile"];
-  /** Where the files of a sandbox are kept when its state is: on the daemon, or in a store. Nowhere when absent. */
+  /**
+   * Where to keep the files of a sandbox with a saved state: on the daemon, or in a store. Nowhere
+   * by default.
+   */
   readonly snapshot?: SnapshotSpec;
 };
 
-/** For the `sandbox.client` of a run. The SDK creates a sandbox for a run, and destroys it at its end. */
+/**
+ * For the `sandbox.client` of a run. The SDK creates a sandbox for a run, and destroys it at its
+ * end.
+ */
 export class OpenAiSandboxClient implements AgentsSandboxClient<
   OpenAiSandboxOptions,
   OpenAiSandboxState
@@ -68,7 +74,7 @@ export class OpenAiSandboxClient implements AgentsSandboxClient<
     }
   }
 
-  /** The sandbox of the state, or a new one from its snapshot when that has ended. */
+  /** The sandbox of the state or, if it has ended, a new one from its snapshot. */
   async resume(
     state: OpenAiSandboxState,
     { clientOptions }: SandboxClientResumeOptions<OpenAiSandboxOptions> = {},
@@ -100,16 +106,16 @@ export class OpenAiSandboxClient implements AgentsSandboxClient<
     await (await this.#client.getSession(sessionId)).destroy();
   }
 
-  /** Without a snapshot, nothing is left of a sandbox that ends with its run. */
+  /** Without a snapshot, a sandbox that ends with its run leaves nothing. */
   canPersistOwnedSessionState({ snapshotSpec }: OpenAiSandboxState): boolean {
     return snapshotSpec !== undefined;
   }
 
-  /** Takes a snapshot, where one was asked for. */
+  /** Takes a snapshot if one was requested. */
   async serializeSessionState(state: OpenAiSandboxState): Promise<Record<string, unknown>> {
     const { manifest, sessionId, seen, options, snapshotSpec } = state;
     if (snapshotSpec !== undefined)
-      // The SDK takes it from the state.
+      // The SDK reads it from the state.
       state.snapshot = await takeSnapshot(
         this.#client,
         await this.#client.getSession(sessionId),

@@ -32,23 +32,23 @@ import { execOfNumber, numberOf } from "./openai-exec-numbers.ts";
 import { archiveOf, type KnownSnapshotSpec } from "./openai-snapshots.ts";
 import { freshCommand, NOT_RUN, refusalOf, unlessMissing } from "./fresh-command.ts";
 
-/** What the SDK keeps of a sandbox between turns and runs. */
+/** What the SDK stores about a sandbox between turns and runs. */
 export interface OpenAiSandboxState extends SandboxSessionState {
   readonly sessionId: string;
-  /** Up to which byte the model has seen the output of each command that went on. */
+  /** For each command still running, the offset up to which the model has seen its output. */
   readonly seen: Record<string, number>;
-  /** What the sandbox was created with, for one that is restored. */
+  /** The options of the sandbox, for restoring it. */
   readonly options: Pick<
     CreateSessionOptions,
     "image" | "ttlSeconds" | "limits" | "metadata" | "profile"
   >;
-  /** Not part of what is serialised: it can hold a store. */
+  /** Not serialized, because it can hold a store. */
   readonly snapshotSpec?: KnownSnapshotSpec | undefined;
 }
 
 const TERMINAL = { rows: 24, cols: 80 };
 const DEFAULT_YIELD_MS = 10_000;
-/** More than a model can read; it is cut to the tokens that the model asked for. */
+/** More than a model can read; it is truncated to the number of tokens that the model requested. */
 const MAX_OUTPUT_BYTES = 1_048_576;
 
 export class OpenAiSandboxSession implements SandboxSession<OpenAiSandboxState> {
@@ -68,7 +68,7 @@ export class OpenAiSandboxSession implements SandboxSession<OpenAiSandboxState> 
     return true;
   }
 
-  /** Waits for the end for as long as the model asked; after that the command goes on. */
+  /** Waits for the end as long as the model requested; after that the command continues. */
   async exec(args: ExecCommandArgs): Promise<SandboxExecResult> {
     const { cmd, workdir, tty = false, yieldTimeMs = DEFAULT_YIELD_MS } = args;
     refuseOtherUsers(args.runAs);
@@ -106,7 +106,7 @@ export class OpenAiSandboxSession implements SandboxSession<OpenAiSandboxState> 
 
   async viewImage({ path, runAs }: ViewImageArgs): Promise<ToolOutputImage> {
     refuseOtherUsers(runAs);
-    // One byte more than allowed, so that the SDK can tell what is too large.
+    // One byte more than allowed, so that the SDK can detect what is too large.
     const maxBytes = MAX_VIEW_IMAGE_BYTES + 1;
     return imageOutputFromBytes(
       path,
@@ -193,7 +193,7 @@ export class OpenAiSandboxSession implements SandboxSession<OpenAiSandboxState> 
     return await unlessMissing(this.#session.files.stat(this.#path(path), { follow: true }));
   }
 
-  /** Waits, and gives what the command has printed since the model last looked. */
+  /** Waits, and returns what the command has printed since the model last looked. */
   async #progress(
     exec: Exec,
     waitMs: number,
@@ -220,7 +220,7 @@ export class OpenAiSandboxSession implements SandboxSession<OpenAiSandboxState> 
   }
 }
 
-/** All that there is from this byte on, at most as much as a model is shown. */
+/** Everything from this byte on, up to the limit of what a model is shown. */
 async function readFrom(exec: Exec, from: number) {
   const streams = { stdout: "", stderr: "" };
   let output = "";
@@ -237,7 +237,7 @@ async function readFrom(exec: Exec, from: number) {
   }
 }
 
-/** Text for the shell of the sandbox, unless the model chooses another. */
+/** A command for the sandbox's shell, unless the model chooses another one. */
 function commandOf({ shell, login = true }: ExecCommandArgs, cmd: string): Command {
   return shell === undefined ? cmd : [shell, login ? "-lc" : "-c", cmd];
 }

@@ -1,4 +1,4 @@
-/** Snapshots of the OpenAI Agents SDK: in a store that the caller has, or on the daemon. */
+/** Snapshots of the OpenAI Agents SDK: in a store of the caller, or on the daemon. */
 import {
   isNoopSnapshotSpec,
   type RemoteSnapshotSpec,
@@ -9,10 +9,13 @@ import {
 } from "@openai/agents-core/sandbox";
 import type { CreateSessionOptions, SandboxClient, Session } from "@sandkasten/sdk";
 
-/** Snapshots on the daemon: of the workspace and the home directory, and with the profile `root` of everything. */
+/**
+ * Snapshots on the daemon: of the workspace and the home directory or, with the profile `root`, of
+ * everything.
+ */
 export interface SandkastenSnapshotSpec extends SnapshotSpec {
   readonly type: "sandkasten";
-  /** Random when absent. An existing snapshot is replaced. */
+  /** Random by default. An existing snapshot is replaced. */
   readonly id?: string;
 }
 
@@ -28,7 +31,7 @@ export function knownSpec(spec: SnapshotSpec | undefined): KnownSnapshotSpec | u
   );
 }
 
-/** Replaces the snapshot that there was. */
+/** Replaces the previous snapshot. */
 export async function takeSnapshot(
   client: SandboxClient,
   session: Session,

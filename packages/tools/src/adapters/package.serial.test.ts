@@ -1,4 +1,4 @@
-/** The package as it is published: what is imported needs its own framework, and nothing else. */
+/** The published package: each import needs its own framework, and nothing else. */
 import { execFile } from "node:child_process";
 import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -14,7 +14,7 @@ const modules = join(root, "node_modules");
 let directory: string;
 let files: readonly string[];
 
-/** A project with the two packages, what they depend on, and these frameworks. */
+/** A project with the two packages, their dependencies, and these frameworks. */
 async function project(name: string, peers: readonly string[]): Promise<string> {
   const place = join(directory, name);
   await cp(join(directory, "packed"), place, { recursive: true });
@@ -40,7 +40,7 @@ async function publishedManifest(): Promise<PublishedManifest> {
   return JSON.parse(await readFile(path, "utf8")) as PublishedManifest;
 }
 
-/** What a program of the project prints as JSON. */
+/** The JSON that a program of the project prints. */
 async function runIn(place: string, program: string): Promise<unknown> {
   await writeFile(join(place, "program.mjs"), program);
   const { stdout } = await run(process.execPath, ["program.mjs"], { cwd: place });
@@ -76,7 +76,7 @@ test("offers every adapter, and takes every framework as an optional peer", asyn
   const peers = FRAMEWORKS.flatMap((framework) => framework.peers);
   expect(Object.keys(published.peerDependencies).toSorted()).toEqual(peers.toSorted());
   for (const peer of peers) expect(published.peerDependenciesMeta[peer]?.optional).toBe(true);
-  // What everyone installs: no framework, and nothing that brings one.
+  // What every user installs: no framework, and nothing that depends on one.
   expect(Object.keys(published.dependencies).toSorted()).toEqual([
     "@opentelemetry/api",
     "@sandkasten/sdk",
@@ -120,7 +120,7 @@ test("imports each adapter with its own framework alone", async () => {
       without: await project(`without-${subPath}`, []),
     })),
   );
-  // One process for all of them: where a module is decides what it can import.
+  // One process for all modules: the location of a module decides what it can import.
   const entry = (place: string, subPath: string): string =>
     join(place, "node_modules/@sandkasten/tools/dist/adapters", `${subPath}.js`);
   const imports = places.flatMap(({ subPath, alone, without }) => [
@@ -137,7 +137,7 @@ test("imports each adapter with its own framework alone", async () => {
   )) as Readonly<Record<string, unknown>>;
   for (const { subPath, peers } of FRAMEWORKS) {
     expect([subPath, results[subPath]]).toEqual([subPath, expect.any(Number)]);
-    // Anthropic's tools are plain objects, of which only the types are imported.
+    // Anthropic's tools are plain objects; only their types are imported.
     if (subPath === "anthropic") continue;
     expect(results[`without ${subPath}`]).toMatch(/^ERR_MODULE_NOT_FOUND/);
     expect(peers.some((peer) => String(results[`without ${subPath}`]).includes(peer))).toBe(true);

@@ -1,4 +1,4 @@
-/** The sandbox that an agent in code mode works in: found or opened for each call, within its scope. */
+/** The sandbox of an agent in code mode: found or opened for each call, within its scope. */
 import type { Session } from "@sandkasten/sdk";
 import type { SandboxPolicy } from "../policy.ts";
 import type { OutputCaps } from "../run-command.ts";
@@ -12,11 +12,11 @@ import { imageToAskFor } from "../settings/runtimes.ts";
 import { ToolError } from "../tool-error.ts";
 import { describeSpan, inSpan } from "../tracing.ts";
 
-/** What a model can read at once without losing its thread. */
+/** What a model can read at once without losing track. */
 const STDOUT_BYTES = 32_768;
 const STDERR_BYTES = 16_384;
 
-/** What a call says about the session that it wants. */
+/** What a call requests of the session. */
 interface AskedSession {
   readonly name?: string | undefined;
   readonly image?: string | undefined;
@@ -30,7 +30,10 @@ export class CodeSandbox {
   readonly isShared: boolean;
   readonly #scope: SandboxScope;
   readonly #name: string;
-  /** What this agent has opened itself; another agent of the workflow may have done so before. */
+  /**
+   * The session that this agent has opened itself; another agent of the workflow may have opened it
+   * before.
+   */
   #opened: HeldSession | undefined;
 
   constructor(settings: SandboxSettings, policy: SandboxPolicy, context: SandboxToolContext) {
@@ -53,7 +56,7 @@ export class CodeSandbox {
     }
   }
 
-  /** Does something in the session of an id, or in the run's own. */
+  /** Runs work in the session with an id, or in the run's own. */
   async use<Result>(
     id: string | undefined,
     signal: AbortSignal | undefined,
@@ -79,7 +82,7 @@ export class CodeSandbox {
     }
   }
 
-  /** The session of an id, or the run's own when it is open. */
+  /** The session with an id, or the run's own if it is open. */
   async find(id: string | undefined): Promise<HeldSession | undefined> {
     return id === undefined
       ? this.#scope.held(this.#name)
@@ -100,7 +103,7 @@ export class CodeSandbox {
     return Math.min(settings.maxArtifactBytes ?? policy.maxArtifactBytes, policy.maxArtifactBytes);
   }
 
-  /** A timeout, lowered to what the administrator allows. */
+  /** A timeout, capped at the administrator's limit. */
   allowedTimeoutMs(timeoutMs: number): number {
     return Math.min(timeoutMs, this.policy.maxTimeoutSeconds * 1000);
   }
@@ -109,7 +112,7 @@ export class CodeSandbox {
     this.#scope.forget(held);
   }
 
-  /** The run's own session. The first time it is opened, so that it is what this agent asks for. */
+  /** The run's own session. Opened on first use, so that it matches this agent's settings. */
   async #own(signal: AbortSignal | undefined): Promise<HeldSession> {
     const held = this.#scope.held(this.#name);
     if (held !== undefined && held === this.#opened) return held;

@@ -1,4 +1,4 @@
-/** `sandbox_exec_read`: the output of a command, piece by piece, while it runs and after. */
+/** `sandbox_exec_read`: the output of a command in chunks, while it runs and after. */
 import type { OutputChunk } from "@sandkasten/sdk";
 import { z } from "zod";
 import { sandboxFields, sandboxIdOf } from "../input-fields.ts";
@@ -64,7 +64,7 @@ export function execReadTool(sandbox: CodeSandbox): SandboxTool<ExecReadOutput> 
           ...(waitMs > 0 && { waitMs }),
           signal,
         });
-        // Without bytes is what stands for the half of a character that a page ends with.
+        // A chunk without bytes represents the incomplete character at the end of a page.
         const chunks = page.chunks.filter(({ bytes }) => page.done || bytes.length > 0);
         const shown = chunks.slice(0, maxChunks);
         const isCut = shown.length < chunks.length;
@@ -88,18 +88,18 @@ export function execReadTool(sandbox: CodeSandbox): SandboxTool<ExecReadOutput> 
   });
 }
 
-/** A piece's number is the byte after it: nothing has to be remembered to go on from there. */
+/** A chunk's number is the offset after it: reading can continue from there without other state. */
 function endOf({ offset, bytes }: OutputChunk): number {
   return offset + bytes.length;
 }
 
-/** Where to go on, so that a character that is cut in two is read whole the next time. */
+/** Where to continue, so that a character split in two is read completely the next time. */
 function afterWholeCharacters(shown: readonly OutputChunk[], nextCursor: number): number {
   const last = shown.at(-1);
   return last === undefined ? nextCursor : endOf(last) - brokenTail(last.bytes);
 }
 
-/** How many bytes at the end are the beginning of a character without its rest. */
+/** How many bytes at the end belong to an incomplete character. */
 function brokenTail(bytes: Uint8Array): number {
   for (let back = 1; back <= Math.min(3, bytes.length); back++) {
     const byte = bytes[bytes.length - back] ?? 0;

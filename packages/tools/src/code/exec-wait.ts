@@ -51,7 +51,7 @@ export function execWaitTool(sandbox: CodeSandbox): SandboxTool<ExecWaitOutput> 
         const result = await exec
           .wait({ timeoutMs: waitMs, outputBudgetBytes: 0, signal })
           .catch(async (error: unknown) => {
-            // Who gives the call up gives the command up as well.
+            // Aborting the call also cancels the command.
             if (signal?.aborted === true) await exec.cancel();
             throw error;
           });

@@ -123,7 +123,7 @@ describe("sandbox_exec", () => {
     expect(Buffer.byteLength(stdout)).toBeLessThan(1100);
     expect(Buffer.byteLength(stderr)).toBeLessThan(600);
 
-    // A model is told where to go on, and nothing of what it knows already.
+    // A model is told where to continue, but not what it already knows.
     expect(Object.keys(one.tool("sandbox_exec").forModel(result) as object).toSorted()).toEqual(
       "cwd duration_ms exec_id exit_code next_seq stderr stderr_bytes stdout stdout_bytes truncated".split(
         " ",
@@ -267,7 +267,7 @@ describe("a command started with stream", () => {
     ]);
     expect(all).toMatchObject({ done: true, exit_code: 4 });
 
-    // By twos, from the omitted beginning on, and from any piece's own number.
+    // Two at a time, from the omitted beginning on, and from any chunk's own number.
     const first = await agent.call("sandbox_exec_read", { exec_id, max_chunks: 2 });
     expect(first.chunks).toEqual(all.chunks.slice(0, 2));
     expect(first.done).toBe(false);

@@ -9,7 +9,7 @@ import { describeSpan, inSpan } from "../tracing.ts";
 import type { CodeSandbox } from "./code-sandbox.ts";
 import { startHeld } from "./start-held.ts";
 
-/** What the daemon takes as one command; longer text belongs into a file. */
+/** The longest command that the daemon accepts; longer text belongs in a file. */
 const MAX_COMMAND_BYTES = 1_048_576;
 const MAX_ARGUMENT_BYTES = 131_071;
 
@@ -124,7 +124,7 @@ export function execTool(sandbox: CodeSandbox): SandboxTool<ExecOutput> {
   });
 }
 
-/** What a model can act on: ids and sizes only where there is more to read. */
+/** What a model can act on: ids and sizes only if there is more to read. */
 function forModel(result: ExecOutput): unknown {
   const { exit_code, stdout, stderr, cwd, duration_ms, error, end_reason } = result;
   const { exec_id, status, background, shell_restarted, timeout_seconds, next_seq } = result;
@@ -153,7 +153,7 @@ async function start(
   asked: ExecInput,
   signal: AbortSignal | undefined,
 ): Promise<ExecOutput> {
-  // What is started to go on by itself has the longest timeout unless it sets its own.
+  // A command started in the background has the longest timeout unless it sets its own.
   const timeoutMs = sandbox.allowedTimeoutMs(asked.timeoutMs ?? Number.POSITIVE_INFINITY);
   const options = { ...optionsOf(asked), timeoutMs };
   const exec = await startHeld(session, asked.cmd, options, signal);
@@ -175,7 +175,7 @@ function optionsOf({ cwd, env, stateful }: ExecInput) {
   return { cwd: cwd === undefined ? undefined : directoryOf(cwd), env, stateful };
 }
 
-/** Commands may run anywhere; only the two names of the workspace become one. */
+/** Commands may run anywhere; this only unifies the two names of the workspace. */
 function directoryOf(cwd: string): string {
   return cwd.startsWith("/") ? cwd : sandboxPath(cwd);
 }

@@ -263,7 +263,7 @@ describe("limits of the file tools", () => {
     await one.call("sandbox_fs_delete", { path: "b" });
     expect(await write("d")).toBe("written");
     expect(await write("e")).toBe("LIMIT_EXCEEDED");
-    // A write that fails takes no place.
+    // A failed write does not count towards the limit.
     await one.call("sandbox_fs_delete", { path: "a" });
     await expect(
       one.call("sandbox_fs_write", { path: "c/below-a-file", contents: "x" }),

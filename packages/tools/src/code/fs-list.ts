@@ -1,4 +1,4 @@
-/** `sandbox_fs_list`: what a directory in the sandbox contains. */
+/** `sandbox_fs_list`: lists a directory in the sandbox. */
 import type { FileEntry } from "@sandkasten/sdk";
 import { posix } from "node:path";
 import { z } from "zod";

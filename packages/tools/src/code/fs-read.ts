@@ -88,7 +88,10 @@ interface SliceOptions {
   readonly signal: AbortSignal | undefined;
 }
 
-/** One byte more than wanted tells whether there is more, so that small files take one request. */
+/**
+ * Reading one byte more than requested shows whether there is more, so small files take one
+ * request.
+ */
 async function readSlice(
   session: Session,
   path: string,
@@ -119,10 +122,10 @@ async function readRange(
   }
 }
 
-/** The text of a slice, up to its last whole character; undefined when it is not UTF-8. */
+/** The text of a slice, up to its last complete character; undefined if it is not UTF-8. */
 function textOf({ bytes, sizeBytes }: Slice): string | undefined {
   const isCut = bytes.length < sizeBytes;
-  // A character has four bytes at most, so a cut leaves three of them at most.
+  // A character has at most four bytes, so a cut leaves at most three of them.
   for (let left = 0; left <= (isCut ? Math.min(3, bytes.length) : 0); left++) {
     try {
       const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });

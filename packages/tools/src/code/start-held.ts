@@ -1,9 +1,9 @@
-/** Starts a command that goes on by itself, but not longer than this process. */
+/** Starts a background command that does not outlive this process. */
 import type { Command, Exec, ExecOptions, ExecStream, Session } from "@sandkasten/sdk";
 
 /**
- * A command in progress keeps its session alive whatever its lease says. The daemon cancels this one
- * when the connection that started it breaks, which the end of this process does, too.
+ * A running command keeps its session alive whatever its lease says. The daemon cancels this one
+ * when the connection that started it breaks, which also happens when this process ends.
  */
 export async function startHeld(
   session: Session,
@@ -29,11 +29,11 @@ export async function startHeld(
   }
 }
 
-/** Reads to the end what others read for themselves by the command's id. */
+/** Consumes the stream to its end; callers read the output by the command's id. */
 async function hold(stream: ExecStream): Promise<void> {
   try {
     for await (const _ of stream);
   } catch {
-    // Who asks for the command by its id learns of the failure.
+    // The failure is reported to callers that query the command by its id.
   }
 }

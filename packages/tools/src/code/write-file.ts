@@ -25,7 +25,7 @@ export async function writeFile(
       "LIMIT_EXCEEDED",
       `The file has ${bytes.length} bytes, and files may have ${maxFileSizeBytes} here (limits.max_file_size_bytes). Split it, or let a command in the sandbox make it.`,
     );
-  // Counted before the first wait, so that calls at the same time cannot exceed the limit together.
+  // Counted before the first await, so that concurrent calls cannot exceed the limit together.
   const isNew = !held.writtenFiles.has(path);
   if (isNew && held.writtenFiles.size >= maxFiles)
     throw new ToolError(

@@ -1,11 +1,11 @@
-/** Collects the files that a program has left, within the caps on their number and size. */
+/** Collects the files that a program has written, within the limits on their number and size. */
 import type { FileEntry, Session } from "@sandkasten/sdk";
 import { posix } from "node:path";
 import { WORKSPACE } from "../sandbox-paths.ts";
 import { matchesGlob } from "./glob.ts";
 
 export interface ArtifactCaps {
-  /** Of each artifact, and of all together. */
+  /** The limits for each artifact, and for all together. */
   readonly maxBytes: number;
   readonly maxCount: number;
 }
@@ -24,7 +24,7 @@ export interface OmittedArtifact {
 
 export interface Artifacts {
   readonly artifacts: readonly Artifact[];
-  /** What matched and is not returned, and why. */
+  /** Files that matched but are not returned, and why. */
   readonly omitted: readonly OmittedArtifact[];
   /** Patterns that matched nothing. */
   readonly unmatched: readonly string[];
@@ -55,7 +55,7 @@ export async function collectArtifacts(
       if (omitted.length < MAX_NAMED) omitted.push({ path, size_bytes: sizeBytes, reason });
       continue;
     }
-    // One byte more tells whether it has grown since it was listed.
+    // Reading one byte more shows whether the file has grown since it was listed.
     const bytes = await session.files.read(entry, { maxBytes: left + 1, signal });
     if (bytes.length > left) {
       if (omitted.length < MAX_NAMED)
@@ -69,7 +69,10 @@ export async function collectArtifacts(
   return { artifacts, omitted, unmatched: [...unmatched] };
 }
 
-/** SECURITY: a link is not followed, so that none leads out of the directory. Guarded by run.serial.test.ts. */
+/**
+ * SECURITY: links are not followed, so that none leads out of the directory. Guarded by
+ * run.serial.test.ts.
+ */
 function isFile({ type }: FileEntry): boolean {
   return type === "file";
 }

@@ -1,8 +1,8 @@
-/** Matches paths against patterns in which `*` and `?` stay within a segment and `**` goes across. */
+/** Matches paths against patterns: `*` and `?` stay within a segment, `**` spans segments. */
 
 /**
  * SECURITY: patterns come from a model. Matching takes at most the product of both lengths, unlike
- * regular expressions, and there are no braces that expand. Guarded by glob.test.ts.
+ * regular expressions, and there are no braces to expand. Guarded by glob.test.ts.
  */
 export function matchesGlob(path: string, pattern: string): boolean {
   return matchesSegments(path.split("/"), pattern.replace(/^(?:\.?\/)+/, "").split("/"));
@@ -17,7 +17,10 @@ function matchesSegment(segment: string, pattern: string): boolean {
   return matches(segment.split(""), pattern.replace(/\*+/g, "*").split(""), isSame, "*");
 }
 
-/** One sequence against another in which `any` stands for a run of items, by going back to the last one. */
+/**
+ * Matches one sequence against another in which `any` matches any run of items, by backtracking to
+ * the last one.
+ */
 function matches(
   items: readonly string[],
   pattern: readonly string[],

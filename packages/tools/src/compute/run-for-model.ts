@@ -1,12 +1,12 @@
-/** A run's result as a model reads it: artifacts as text where they are text, and short. */
+/** A run's result for a model: artifacts as text if they are text, and short. */
 import type { RunOutput } from "./run-schema.ts";
 
-/** What a model gets of an artifact. */
+/** How much of an artifact a model gets. */
 const MAX_SHOWN_BYTES = 8192;
 
 type Artifact = NonNullable<RunOutput["artifacts"]>[number];
 
-/** The result itself has every artifact whole; what is left out here is said. */
+/** The result itself has every artifact in full; the text says what is left out here. */
 export function runForModel(result: RunOutput): unknown {
   const { exit_code, end_reason, stdout, stderr, duration_ms, error, artifacts } = result;
   const { truncated, stdout_bytes, stderr_bytes, artifacts_omitted, artifacts_unmatched } = result;

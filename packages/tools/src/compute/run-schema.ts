@@ -1,4 +1,4 @@
-/** What `sandbox_run` takes and returns. */
+/** The input and output of `sandbox_run`. */
 import { z } from "zod";
 import { timeoutFields, timeoutMsOf } from "../input-fields.ts";
 import { languageOf } from "../settings/runtimes.ts";

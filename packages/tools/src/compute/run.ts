@@ -22,7 +22,7 @@ import { type Artifacts, collectArtifacts } from "./artifacts.ts";
 import { runForModel } from "./run-for-model.ts";
 import { type RunInput, runInput, type RunOutput, runOutput } from "./run-schema.ts";
 
-/** What a run may use, of agent and administrator together. */
+/** The limits of a run, combined from agent and administrator. */
 interface RunLimits {
   readonly timeoutMs: number;
   readonly caps: OutputCaps;
@@ -55,7 +55,7 @@ async function run(
   call: ToolCall,
 ): Promise<RunOutput> {
   const language = asked.language ?? settings.language;
-  // Another language than the agent's own needs its image, unless the agent has chosen one.
+  // A language other than the agent's own needs its image, unless the agent has chosen one.
   const image =
     settings.image === imageOfLanguage(settings.language)
       ? imageOfLanguage(language)
@@ -92,7 +92,7 @@ async function run(
   });
 }
 
-/** What is done in the sandbox. */
+/** The work in the sandbox. */
 interface Work {
   readonly language: Language;
   readonly argv: readonly string[];
@@ -178,7 +178,7 @@ function limitsOf(
   };
 }
 
-/** The files of the call, which the agent's limits may bound. */
+/** The files of the call, which the agent's limits may restrict. */
 function givenFiles(
   { limits: { maxFiles, maxFileSizeBytes } }: SandboxSettings,
   { files = {} }: RunInput,
@@ -200,7 +200,7 @@ function givenFiles(
   return files;
 }
 
-/** The program's own files and those of the call, by their path below the working directory. */
+/** The program's own files and those of the call, by path relative to the working directory. */
 function filesOf(
   own: ReadonlyMap<string, string>,
   given: Readonly<Record<string, string>>,

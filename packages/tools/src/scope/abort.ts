@@ -1,4 +1,4 @@
-/** Waits for something that goes on when the wait is given up. */
+/** Waits for work that continues even if the wait is aborted. */
 
 export async function unlessAborted<Result>(
   work: Promise<Result>,

@@ -16,7 +16,7 @@ export class HeldSession {
   #options: HeldSessionOptions;
   #lastUsedMs = performance.now();
   #users = 0;
-  /** The time to live that the daemon has now. */
+  /** The time to live that the daemon currently applies. */
   #ttlSeconds: number;
 
   constructor(name: string, session: Session, options: HeldSessionOptions) {
@@ -34,7 +34,7 @@ export class HeldSession {
     return this.#session.lastInfo;
   }
 
-  /** The same session, as it was opened again. The longest idle timeout of those who use it counts. */
+  /** The same session, opened again. The longest idle timeout of all users applies. */
   adopt(session: Session, options: Omit<HeldSessionOptions, "leaseSeconds">): void {
     const { leaseSeconds, idleTimeoutSeconds } = this.#options;
     this.#session = session;
@@ -47,10 +47,10 @@ export class HeldSession {
     };
   }
 
-  /** Does something in the session, which counts as use from its beginning to its end. */
+  /** Runs work in the session, which counts as use from its beginning to its end. */
   async use<Result>(work: (session: Session) => Promise<Result>): Promise<Result> {
     if (this.#lifeSeconds <= 0) {
-      // Commands that began in time may end.
+      // Commands that started in time may finish.
       if (this.#users === 0) await this.#session.destroy();
       throw new SandboxError("SESSION_EXPIRED", "the sandbox has reached its maximum lifetime");
     }
@@ -71,7 +71,7 @@ export class HeldSession {
     return this.#users === 0 && this.#lifeSeconds <= 0;
   }
 
-  /** Keeps it alive, but never longer than its idle timeout and its lifetime allow. */
+  /** Keeps the session alive, but never longer than its idle timeout and its lifetime allow. */
   async renew(): Promise<void> {
     const { leaseSeconds, idleTimeoutSeconds } = this.#options;
     if (this.isOver) return this.#session.destroy();
@@ -81,7 +81,7 @@ export class HeldSession {
     if (leftSeconds >= 1) await this.#renewFor(Math.min(leaseSeconds, leftSeconds));
   }
 
-  /** What is left of its lifetime. */
+  /** The remaining lifetime. */
   get #lifeSeconds(): number {
     const { maxLifetimeSeconds } = this.#options;
     return maxLifetimeSeconds - (Date.now() - Date.parse(this.#session.createdAt)) / 1000;

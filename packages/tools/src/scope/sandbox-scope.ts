@@ -1,4 +1,4 @@
-/** All sandboxes of one run: opened by name, kept alive while they are used, destroyed with the run. */
+/** All sandboxes of one run: opened by name, kept alive while in use, destroyed with the run. */
 import { randomUUID } from "node:crypto";
 import type { CreateSessionOptions, SandboxClient, Session, SessionInfo } from "@sandkasten/sdk";
 import { SandboxError } from "@sandkasten/sdk";
@@ -9,7 +9,7 @@ import { ScopeNames, unknownSandbox } from "./scope-names.ts";
 
 const DEFAULT_LEASE_SECONDS = 240;
 const MAX_TTL_SECONDS = 86_400;
-/** The metadata that says which run a session belongs to. */
+/** The metadata that names the run of a session. */
 const SCOPE_LABEL = "sandkasten.scope";
 const ENDED = new Set(["destroying", "destroyed", "expired", "crashed", "failed"]);
 
@@ -18,9 +18,11 @@ export interface SandboxScopeOptions {
   readonly namespace: "workflow" | "agent" | "user";
   /** The run's id: 1 to 128 letters, digits, `_`, `.` or `-`. */
   readonly id: string;
-  /** How long a sandbox outlives a process that died; 240 unless set. */
+  /** How long a sandbox outlives the process that created it; 240 by default. */
   readonly leaseSeconds?: number | undefined;
-  /** Told of each session that could not be destroyed; a warning of the process when absent. */
+  /**
+   * Called for each session that could not be destroyed; by default the process emits a warning.
+   */
   readonly onCleanupFailure?: ((key: string, error: unknown) => void) | undefined;
 }
 
@@ -28,12 +30,12 @@ export interface SandboxScopeOptions {
 export interface FreshOptions {
   readonly create: Omit<CreateSessionOptions, "key" | "metadata" | "ttlSeconds" | "signal">;
   readonly maxLifetimeSeconds: number;
-  /** Done once in a session that was just created; when it fails, the session is destroyed. */
+  /** Runs once in a new session; if it fails, the session is destroyed. */
   readonly prepare?: ((session: Session) => Promise<void>) | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Which session of a scope to open, and what to create when there is none. */
+/** Which session of a scope to open, and what to create if there is none. */
 export interface OpenOptions extends FreshOptions {
   /** A name, a key or an alias. */
   readonly name: string;
@@ -48,9 +50,9 @@ export class SandboxScope implements AsyncDisposable {
   readonly #names: ScopeNames;
   readonly #onCleanupFailure: (key: string, error: unknown) => void;
   readonly #held = new Map<string, HeldSession>();
-  /** What is under way and may still create or destroy a session. */
+  /** Pending operations that may still create or destroy a session. */
   readonly #unfinished = new Set<Promise<unknown>>();
-  /** One after the other for each name, so that a second opener finds a prepared sandbox. */
+  /** One at a time for each name, so that a second opener finds a prepared sandbox. */
   readonly #turns = new Map<string, Promise<unknown>>();
   #timer: NodeJS.Timeout | undefined;
   #isOver = false;
@@ -63,7 +65,7 @@ export class SandboxScope implements AsyncDisposable {
     this.#onCleanupFailure = options.onCleanupFailure ?? warnOfCleanupFailure;
   }
 
-  /** The session of a name: the live one, or a new one. Calls at the same time get the same one. */
+  /** The session with a name: the live one, or a new one. Concurrent calls get the same one. */
   async open(options: OpenOptions): Promise<HeldSession> {
     if (this.#isOver)
       throw new ToolError("SANDBOX_NOT_FOUND", "The run has ended, and its sandboxes with it.");
@@ -80,10 +82,10 @@ export class SandboxScope implements AsyncDisposable {
     return await unlessAborted(opening, options.signal);
   }
 
-  /** A session for the caller alone, who must end it. */
+  /** A session for this caller only, which must end it. */
   async openFresh(options: FreshOptions): Promise<HeldSession> {
     const { signal, ...rest } = options;
-    // Its name belongs to the run, so that a process that dies leaves a sandbox that expires.
+    // Its name belongs to the run, so if the process dies the sandbox expires.
     const name = `run-${randomUUID()}`;
     const opening = this.open({
       ...rest,
@@ -94,27 +96,28 @@ export class SandboxScope implements AsyncDisposable {
     try {
       return await unlessAborted(opening, signal);
     } catch (error) {
-      // The caller has given up: what is still created has no other owner.
+      // The caller has given up: a session created after that has no other owner.
       this.#track(opening.then((held) => this.end(held)));
       throw error;
     }
   }
 
-  /** The session of a name, if this object has opened it and it is not known to have ended. */
+  /** The session with a name, if this object has opened it and does not know that it has ended. */
   held(name: string): HeldSession | undefined {
     return this.#held.get(name);
   }
 
-  /** All sessions that this object has opened and that are not known to have ended. */
+  /** All sessions that this object has opened and does not know to have ended. */
   heldSessions(): readonly HeldSession[] {
     return [...this.#held.values()];
   }
 
   /**
-   * The live session of an id, a key or an alias.
+   * The live session with an id, a key or an alias.
    *
-   * SECURITY: only sessions of this scope are looked at, so that another run's id is answered exactly
-   * like one that does not exist, after the same requests. Guarded by scope-attack.serial.test.ts.
+   * SECURITY: only sessions of this scope are considered, so another run's id gets exactly the same
+   * answer as one that does not exist, after the same requests. Guarded by
+   * scope-attack.serial.test.ts.
    */
   async find(
     id: string,
@@ -140,12 +143,13 @@ export class SandboxScope implements AsyncDisposable {
   }
 
   /**
-   * Destroys every session of the scope, also those of an earlier process. One that cannot be
-   * destroyed is reported, and the rest go on. With `retainSeconds` they are left to expire instead.
+   * Destroys every session of the scope, including those of an earlier process. If one cannot be
+   * destroyed, this is reported, and the others are still destroyed. With `retainSeconds` they are
+   * left to expire instead.
    */
   async close(options: { readonly retainSeconds?: number | undefined } = {}): Promise<void> {
     this.detach();
-    // A session that is being opened right now belongs to the run as well.
+    // A session that is currently being opened belongs to the run as well.
     await Promise.allSettled(this.#unfinished);
     const { retainSeconds = 0 } = options;
     const end = async (info: SessionInfo): Promise<void> => {
@@ -158,7 +162,7 @@ export class SandboxScope implements AsyncDisposable {
     this.#held.clear();
   }
 
-  /** Stops keeping sessions alive and destroys nothing: the run goes on in another process. */
+  /** Stops keeping sessions alive and destroys nothing: another process continues the run. */
   detach(): void {
     this.#isOver = true;
     clearInterval(this.#timer);
@@ -192,7 +196,7 @@ export class SandboxScope implements AsyncDisposable {
     } catch (error) {
       const isOther = error instanceof SandboxError && error.code === "CONFLICT";
       if (!isOther || isImageGiven) throw error;
-      // Who asks for no particular image takes the live session as it is.
+      // A caller that requests no particular image gets the live session as it is.
       return await this.#client.createSession({ ...request, image: undefined });
     }
   }
@@ -230,7 +234,7 @@ export class SandboxScope implements AsyncDisposable {
         await held.renew();
         if (held.isOver) this.forget(held);
       } catch (error) {
-        // A daemon that does not answer now may do so at the next turn, which comes in time.
+        // If the daemon does not respond now, the next turn is still in time.
         if (hasEnded(error)) this.forget(held);
       }
     }
@@ -241,7 +245,7 @@ export class SandboxScope implements AsyncDisposable {
     const metadata = { [SCOPE_LABEL]: this.#names.label };
     // The first page of a list without a limit has all sessions that have not ended.
     const page = await this.#client.listSessions({ metadata });
-    // SECURITY: metadata can be set by anyone with the API key; the key is what names the owner.
+    // SECURITY: anyone with the API key can set metadata; only the key names the owner.
     return page.filter((session) => this.#names.owns(session) && !ENDED.has(session.status));
   }
 
@@ -254,7 +258,7 @@ export class SandboxScope implements AsyncDisposable {
   }
 
   #track(work: Promise<unknown>, onEnd: () => void = () => {}): void {
-    // Who waits for it gets its failure.
+    // The waiting callers get its failure.
     const settled = work.then(
       () => undefined,
       () => undefined,
@@ -267,7 +271,7 @@ export class SandboxScope implements AsyncDisposable {
   }
 }
 
-/** Whether the daemon says that a session is no more. */
+/** Whether the daemon says that a session no longer exists. */
 export function hasEnded(error: unknown): boolean {
   return (
     error instanceof SandboxError &&

@@ -11,7 +11,7 @@ const UNKNOWN = "ses_000000000000000000000000";
 let fixture: ToolFixture;
 let victim: TestAgent;
 let attacker: TestAgent;
-/** Every name that the victim's sandboxes have. */
+/** Every name of the victim's sandboxes. */
 let victims: readonly string[];
 let attackersScope: SandboxScope;
 let requests: string[] = [];
@@ -33,7 +33,7 @@ beforeAll(async () => {
     session_alias,
     session_alias.replace(/^(?:agent|workflow)_/, ""),
   ]);
-  // The same API key: the daemon itself would let it in.
+  // The same API key: the daemon itself would allow the access.
   const { url: baseUrl, apiKey } = fixture.daemon;
   const client = new SandboxClient({
     baseUrl,
@@ -110,7 +110,7 @@ describe("a sandbox of another run", () => {
   });
 
   it("cannot be claimed by metadata", async () => {
-    // Somebody with the API key labels a foreign session as the attacker's.
+    // Another holder of the API key labels a foreign session as the attacker's.
     const session = await fixture.client.createSession({
       key: "agent:labelled:default",
       metadata: { "sandkasten.scope": "agent:attacker" },

@@ -1,4 +1,4 @@
-/** The names of a run's sandboxes: keys of the daemon, and what models call them. */
+/** The names of a run's sandboxes: keys of the daemon, and the names that models use. */
 import type { SessionInfo } from "@sandkasten/sdk";
 import { ToolError } from "../tool-error.ts";
 
@@ -7,7 +7,7 @@ const NAME_PATTERN = /^[A-Za-z0-9_.-]{1,64}$/;
 const DEFAULT_NAME = "default";
 
 export class ScopeNames {
-  /** `namespace:id`, which no other run has. */
+  /** `namespace:id`, which is unique to the run. */
   readonly label: string;
   readonly #aliases: readonly string[];
 
@@ -25,18 +25,18 @@ export class ScopeNames {
     return `${this.label}:${name}`;
   }
 
-  /** Whether a session is of this scope. */
+  /** Whether a session belongs to this scope. */
   owns({ key = "" }: SessionInfo): boolean {
     return key.startsWith(`${this.label}:`);
   }
 
-  /** Whether an id, a key or an alias (X-16, X-41) means this session. */
+  /** Whether an id, a key or an alias (X-16, X-41) refers to this session. */
   isNamed(session: SessionInfo, id: string): boolean {
     if (id === session.id || id === session.key) return true;
     return session.key === this.key(DEFAULT_NAME) && this.#aliases.includes(id);
   }
 
-  /** The name that a name, a key or an alias of this scope stands for. */
+  /** The name that a name, a key or an alias of this scope refers to. */
   nameOf(given: string): string {
     if (this.#aliases.includes(given)) return DEFAULT_NAME;
     const prefix = this.key("");
@@ -46,7 +46,7 @@ export class ScopeNames {
   }
 }
 
-/** The one answer for a sandbox that is not there for the caller, whatever the reason. */
+/** The same answer for every sandbox that the caller cannot use, whatever the reason. */
 export function unknownSandbox(id: string): ToolError {
   return new ToolError(
     "SANDBOX_NOT_FOUND",

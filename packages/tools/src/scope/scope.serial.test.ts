@@ -1,4 +1,4 @@
-/** A run's sandboxes: shared, kept alive, given up and cleaned up, with a real daemon. */
+/** A run's sandboxes: shared, kept alive, released and cleaned up, with a real daemon. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { SandboxClient } from "@sandkasten/sdk";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -15,12 +15,12 @@ afterAll(async () => {
 
 const CODE = { mode: "code" };
 
-/** Until the condition holds; the test's own timeout is the limit. */
+/** Waits until the condition holds; the test's own timeout is the limit. */
 async function until(condition: () => Promise<boolean>): Promise<void> {
   while (!(await condition())) await sleep(100);
 }
 
-/** A client whose requests are seen, and can be changed. */
+/** A client whose requests are recorded, and can be changed. */
 function watchedClient(watch: (method: string, path: string) => Response | undefined) {
   const { daemon } = fixture;
   return new SandboxClient({
@@ -52,7 +52,7 @@ describe("agents of a workflow run", () => {
       sandbox_id: opened.sandbox_id,
     });
     await tester.call("sandbox_exec", { cmd: ["sh", "check.sh"] });
-    // By each name that the sandbox has.
+    // By each name of the sandbox.
     for (const sandbox_id of [undefined, "workflow_wf_share_sandbox", "wf_share_sandbox"])
       expect(await debuggers.call("sandbox_fs_read", { sandbox_id, path: "result" })).toMatchObject(
         {
@@ -214,7 +214,7 @@ describe("the lease", () => {
     const firstEnd = Date.parse(session.expiresAt);
     await until(async () => Date.parse((await session.refresh()).expiresAt) > firstEnd + 2000);
     expect(session.status).toBe("running");
-    // As when its process dies: nothing is destroyed, and nothing renews it.
+    // As if its process had died: nothing is destroyed, and nothing renews it.
     scope.detach();
     await until(async () => (await session.refresh()).status === "expired");
   });
@@ -224,7 +224,7 @@ describe("the lease", () => {
     const agent = fixture.agent({ ...CODE, limits: { timeout_seconds: 3 } }, { agentScope: scope });
     const { sandbox_id } = await agent.call("sandbox_open");
     const session = await fixture.client.getSession(sandbox_id);
-    // What is left of the idle time is shorter than a lease: the lease is shortened to it.
+    // The remaining idle time is shorter than a lease, so the lease is shortened to it.
     await until(async () => (await session.refresh()).ttlSeconds === 1);
     await agent.call("sandbox_exec", { cmd: "true" });
     expect((await session.refresh()).ttlSeconds).toBe(2);

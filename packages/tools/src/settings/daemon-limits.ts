@@ -2,7 +2,7 @@
 import type { CreateSessionOptions } from "@sandkasten/sdk";
 import type { SandboxSettings } from "./parse-settings.ts";
 
-/** Undefined when there are none, so that a sandbox that is kept ready will do. */
+/** Undefined if there are none, so that a pooled sandbox can be used. */
 export function daemonLimits({ limits }: SandboxSettings): CreateSessionOptions["limits"] {
   const { cpuMillicores, memoryMb, pids, workspaceMb } = limits;
   const given = {

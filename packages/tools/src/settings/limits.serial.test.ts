@@ -35,7 +35,7 @@ it("cpu_millicores, memory_mb, pids and workspace_mb are the sandbox's own", asy
   const opened = await agent.call("sandbox_open");
   expect(opened.limits).toEqual(LIMITS);
 
-  // A disk of 24 MiB has less than that to give, and takes no more than it has.
+  // A 24 MiB disk has less usable space than that, and accepts no more.
   const sizeKb = Number(await shell(agent, "df -k --output=size /workspace | tail -1"));
   expect(sizeKb).toBeLessThanOrEqual(24 * 1024);
   expect(sizeKb).toBeGreaterThan(16 * 1024);
@@ -64,7 +64,7 @@ for process in started: process.kill()`;
   expect(Number(count)).toBeGreaterThan(20);
   expect(Number(count)).toBeLessThan(40);
 
-  // Half a processor: one second of computing takes two.
+  // With half a processor, one second of computing takes two.
   const burn = `import time
 wall, cpu = time.monotonic(), time.process_time()
 while time.process_time() - cpu < 1: pass

@@ -1,4 +1,4 @@
-/** Turns a `sandbox:` block, in any of its forms, into what the tools need to know. */
+/** Parses a `sandbox:` block, in any of its forms, into what the tools need to know. */
 import { describeIssue, keysAt } from "../issues.ts";
 import { nearestName } from "../nearest-name.ts";
 import {
@@ -15,14 +15,16 @@ import { SettingsError } from "./settings-error.ts";
 const DEFAULT_MAX_FILE_BYTES = 10_485_760;
 const DEFAULT_MAX_FILES = 100;
 
-/** What an agent's `sandbox:` block says. What is absent is left to the administrator's policy. */
+/**
+ * The content of an agent's `sandbox:` block. The administrator's policy decides about absent keys.
+ */
 export interface SandboxSettings {
   readonly mode: "compute" | "code";
-  /** What programs are written in. */
+  /** The language of programs. */
   readonly language: Language;
-  /** What to ask the daemon for. */
+  /** The image to request from the daemon. */
   readonly image: string;
-  /** Whether the block names a runtime or an image, rather than leaving it to the default. */
+  /** Whether the block names a runtime or an image instead of using the default. */
   readonly isImageGiven: boolean;
   /** `default`, `isolated`, or the name of a further session. */
   readonly session: string;
@@ -30,7 +32,7 @@ export interface SandboxSettings {
   readonly profile: "restricted" | "root" | undefined;
   readonly pipPackages: readonly string[];
   readonly npmPackages: readonly string[];
-  /** Of a command or run that does not set its own. */
+  /** The timeout of a command or run that does not set its own. */
   readonly timeoutSeconds: number | undefined;
   readonly idleTimeoutSeconds: number | undefined;
   readonly maxStdoutBytes: number | undefined;
@@ -50,7 +52,7 @@ export interface SandboxLimits {
   readonly maxFiles: number;
 }
 
-/** Throws `SettingsError`, which says where and what instead. */
+/** Throws `SettingsError`, which says where the mistake is and what to write instead. */
 export function parseSandboxSettings(value: unknown): SandboxSettings {
   return settingsOf(typeof value === "string" ? { runtime: value } : checkedObject(value));
 }
@@ -111,7 +113,7 @@ function settingsOf(given: SettingsObject): SandboxSettings {
   };
 }
 
-/** An unknown runtime is an image (X-19), unless it looks like a slip. */
+/** An unknown runtime is an image (X-19), unless it looks like a typo. */
 function runtimeOf(
   runtime: string,
   image: string | undefined,

@@ -1,6 +1,6 @@
-/** Names of runtimes and images, and what each stands for. */
+/** Names of runtimes and images, and what each refers to. */
 
-/** What a program in compute mode is written in. */
+/** The language of a program in compute mode. */
 export type Language = "python" | "node" | "typescript" | "bash";
 
 const languages: ReadonlyMap<string, Language> = new Map([
@@ -17,7 +17,7 @@ const languages: ReadonlyMap<string, Language> = new Map([
   ["linux", "bash"],
 ]);
 
-/** The names that `runtime` takes beside images. */
+/** The names that `runtime` accepts besides images. */
 export const RUNTIME_NAMES: readonly string[] = [...languages.keys()];
 
 /** The daemon's short names for images, by language. */
@@ -29,8 +29,8 @@ const images: Readonly<Record<Language, string>> = {
 };
 
 /**
- * A short name and the reference that it stands for are one image (X-20). The short name is asked
- * for, because a daemon without the image can then use the programs of its machine.
+ * A short name and the reference that it stands for are the same image (X-20). The request uses the
+ * short name, because a daemon without the image can then use the programs of its machine.
  */
 const shortNames: ReadonlyMap<string, string> = new Map([
   ["python:3.11-slim", "python"],
@@ -43,7 +43,7 @@ const shortNames: ReadonlyMap<string, string> = new Map([
   ["shell", "linux"],
 ]);
 
-/** The language of a runtime's name; undefined when the name is that of an image. */
+/** The language of a runtime's name; undefined if the name is an image's. */
 export function languageOf(runtime: string): Language | undefined {
   return languages.get(runtime.toLowerCase());
 }
@@ -63,12 +63,12 @@ export function imageOfLanguage(language: Language): string {
   return images[language];
 }
 
-/** What to ask the daemon for. */
+/** The image to request from the daemon. */
 export function imageToAskFor(image: string): string {
   return shortNames.get(image) ?? image;
 }
 
-/** The reference that an image's name stands for, for allowlists. */
+/** The full reference of an image's name, for allowlists. */
 export function canonicalImage(image: string): string {
   const short = imageToAskFor(image);
   for (const [reference, name] of shortNames) if (name === short) return reference;

@@ -1,4 +1,6 @@
-/** Every key of an agent's `sandbox:` block. The reference of the keys is made from this file. */
+/**
+ * Every key of an agent's `sandbox:` block. The reference of the keys is generated from this file.
+ */
 import { z } from "zod";
 
 const DAY_SECONDS = 86_400;

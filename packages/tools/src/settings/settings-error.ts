@@ -2,7 +2,7 @@
 
 export class SettingsError extends Error {
   override readonly name = "SettingsError";
-  /** Where in the block, so that the caller can add line and column. */
+  /** The path in the block, so that the caller can add line and column. */
   readonly path: readonly (string | number)[];
 
   constructor(message: string, path: readonly (string | number)[] = []) {

@@ -218,7 +218,7 @@ class ReportTest(unittest.TestCase):
         self.assertIn("$718.63", text)
 `;
 
-/** The project as it is first written. */
+/** The initial project. */
 export const LEDGER_FILES: Readonly<Record<string, string>> = {
   "money.py": MONEY,
   "entries.py": ENTRIES,
@@ -227,10 +227,10 @@ export const LEDGER_FILES: Readonly<Record<string, string>> = {
   "test_ledger.py": TESTS,
 };
 
-/** What runs after each edit: the first failure is what the agent works on next. */
+/** Runs after each edit: the agent works on the first failure next. */
 export const TEST_COMMAND = ["python3", "-m", "unittest", "--failfast", "test_ledger"];
 
-/** One place each, as the failures ask for. */
+/** One edit each, in the order of the failures. */
 export const LEDGER_EDITS: readonly { path: string; from: string; to: string }[] = [
   {
     path: "entries.py",

@@ -39,7 +39,7 @@ interface Outputs {
   readonly sandbox_publish_file: PublishFileOutput;
 }
 
-/** An agent's tools, called by name. What they answer is checked against their own schemas. */
+/** An agent's tools, called by name. Their results are checked against their own schemas. */
 export class TestAgent {
   readonly tools: readonly SandboxTool[];
   readonly scope: SandboxScope;
@@ -93,7 +93,7 @@ export class ToolFixture implements AsyncDisposable {
     return scope;
   }
 
-  /** An agent with these settings, in a run of its own unless it is told otherwise. */
+  /** An agent with these settings, in a separate run unless specified otherwise. */
   agent(settings: unknown, options: AgentOptions = {}): TestAgent {
     const { client } = this;
     const { agentScope = this.scope(`run-${crypto.randomUUID()}`), policy, ...rest } = options;

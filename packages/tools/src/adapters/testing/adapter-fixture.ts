@@ -9,16 +9,16 @@ import type { ToolFixture } from "../../testing/tool-fixture.ts";
 
 export { ScriptedModel } from "../../../../../tests/support/scripted-model/scripted-model.ts";
 
-/** A daemon that is started before the first test of a file, and the tools of agents on it. */
+/** A daemon that starts before the first test of a file, and agents' tools on it. */
 export type Fixture = () => ToolFixture;
 
-/** The tools of an agent in code mode, which has a sandbox when it first needs one. */
+/** The tools of an agent in code mode, whose sandbox is created on first use. */
 export function codeTools(fixture: Fixture): readonly SandboxTool[] {
   return fixture().agent({ mode: "code", runtime: "python" }).tools;
 }
 
 const TOO_LONG = "x".repeat(1_100_000);
-/** An argument of 10 MB, for the tools that frameworks bring themselves. */
+/** A 10 MB argument, for the tools that frameworks provide themselves. */
 export const HUGE = "x".repeat(10_000_000);
 
 const MISTAKES: readonly (ToolRequest & { readonly says: RegExp })[] = [
@@ -37,15 +37,15 @@ const MISTAKES: readonly (ToolRequest & { readonly says: RegExp })[] = [
 ];
 
 export interface OwnMistakes {
-  /** What the framework tells the model of a tool that does not exist. */
+  /** What the framework tells the model about a tool that does not exist. */
   readonly unknownTool: RegExp;
-  /** Of arguments that are not JSON, where the API can carry them. */
+  /** The same about arguments that are not JSON, if the API can carry them. */
   readonly malformed?: RegExp;
 }
 
 /**
- * The model makes each mistake once and must be told of each in a way that it can act on. Then it does
- * the right thing, which must work. Resolves with all that it was told.
+ * The model makes each mistake once and must get an explanation of each that it can act on. Then it
+ * does the right thing, which must work. Resolves with everything that it was told.
  */
 export async function expectRecovery(
   run: (model: ScriptedModel) => Promise<unknown>,
@@ -69,18 +69,18 @@ export async function expectRecovery(
   }
   const last = model.answers.at(-1)?.output;
   expect(last).toContain("recovered");
-  // What only programs need costs no tokens.
+  // Fields that only programs need cost no tokens.
   expect(last).not.toContain("session_id");
   return model.answers;
 }
 
-/** What a mistake costs the model is a sentence, not its own argument back. */
+/** A mistake costs the model a sentence, and does not return its own argument. */
 export function expectShort(told: string | undefined, says: RegExp): void {
   expect(told?.slice(0, 2000)).toMatch(says);
   expect(told?.length).toBeLessThan(2000);
 }
 
-/** When the run of an agent is aborted, so is the command that it waits for. */
+/** When an agent's run is aborted, so is the command that it waits for. */
 export async function expectCancelled(
   fixture: Fixture,
   run: (

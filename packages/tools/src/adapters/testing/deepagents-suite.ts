@@ -30,7 +30,7 @@ export function deepagentsSuite(fixture: Fixture): void {
     expect(long).toMatchObject({ exitCode: 0, truncated: true });
   });
 
-  // Not by an agent's model: Deep Agents would summarise a conversation with so long a call.
+  // Not through an agent's model: Deep Agents would summarize a conversation with such a long call.
   test("tells of a command that is too long, as its result, and goes on", async () => {
     for (const command of [HUGE, HUGE.slice(0, 2_000_000)]) {
       const { output, exitCode } = await sandbox.execute(command);

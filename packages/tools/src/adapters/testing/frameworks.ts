@@ -3,9 +3,9 @@ import { readFileSync } from "node:fs";
 
 interface Framework {
   readonly name: string;
-  /** The page about it in docs/guides/frameworks. */
+  /** Its page in docs/guides/frameworks. */
   readonly guide: string;
-  /** The adapter is `@sandkasten/tools/` with this name. */
+  /** The adapter is `@sandkasten/tools/` followed by this name. */
   readonly subPath: string;
   /** The optional peers that the adapter imports. */
   readonly peers: readonly string[];
@@ -68,7 +68,7 @@ function manifestOf(directory: string): Manifest {
   return JSON.parse(readFileSync(new URL(`${directory}/package.json`, root), "utf8")) as Manifest;
 }
 
-/** The helpers of the Python client, by the module and the package that it is for. */
+/** The helpers of the Python client: the module, and the package that it is for. */
 const PYTHON_HELPERS = [
   { name: "LangChain, Python", module: "langchain", pip: "langchain-core" },
   { name: "OpenAI Agents SDK, Python", module: "openai_agents", pip: "openai-agents" },
@@ -86,7 +86,7 @@ function pythonRows(): readonly string[] {
   });
 }
 
-/** docs/guides/frameworks/versions.md, from the packages that are installed and the ranges that are promised. */
+/** docs/guides/frameworks/versions.md, from the installed packages and the supported ranges. */
 export function versionsPage(): string {
   const { peerDependencies } = manifestOf("packages/tools");
   const rows = FRAMEWORKS.flatMap(({ name, guide, subPath, peers }) =>

@@ -106,7 +106,8 @@ export function mastraSuite(fixture: Fixture): void {
     expect(await next.executeCommand?.("cat kept; echo more >> kept")).toMatchObject({
       stdout: "xl\n",
     });
-    // A seed is where a sandbox starts whose own checkpoint does not exist yet, and stays as it is.
+    // A sandbox whose own checkpoint does not exist yet starts from the seed, which is never
+    // overwritten.
     const seeded = sandbox.clone({
       checkpointName: "mastra-own",
       seedCheckpointName: "mastra-check",

@@ -39,7 +39,7 @@ export function openaiAgentsSuite(fixture: Fixture): void {
       const tools = openaiTools(codeTools(fixture));
       const agent = new Agent({ name: "tester", instructions: "Work.", tools });
       await runnerOf(model).run(agent, "Work.", { maxTurns: 20 });
-      // A strict schema cannot have fields that are optional.
+      // A strict schema cannot have optional fields.
       const { tools: shown } = model.requests[0] as { readonly tools: readonly object[] };
       expect(shown).toContainEqual(
         expect.objectContaining({ name: "sandbox_exec", strict: false }),
@@ -94,7 +94,7 @@ export function openaiAgentsSuite(fixture: Fixture): void {
       const remote = gitRepo({ repo: "someone/something" });
       const refused = client.create(new Manifest({ root: "/workspace", entries: { remote } }));
       await expect(refused).rejects.toThrow("cannot put a git_repo");
-      // What was created for it is gone again.
+      // The sandbox that was created for it is gone again.
       expect(await running()).toEqual(before);
     });
 
@@ -214,11 +214,11 @@ export function openaiAgentsSuite(fixture: Fixture): void {
         });
         const { ttlSeconds } = await fixture().client.getSession(second.state.sessionId);
         expect(ttlSeconds).toBe(90);
-        // The living sandbox comes before the snapshot.
+        // A live sandbox takes precedence over the snapshot.
         expect((await keeping.resume(second.state)).state.sessionId).toBe(second.state.sessionId);
         await second.close();
         const kept = await fixture().client.snapshots.list();
-        // Each snapshot of a session replaces its last.
+        // Each snapshot of a session replaces the previous one.
         expect(kept).toHaveLength(snapshot.type === "sandkasten" ? 1 : 0);
         for (const { id } of kept) await fixture().client.snapshots.delete(id);
       },
@@ -298,7 +298,7 @@ export function openaiAgentsSuite(fixture: Fixture): void {
       await runnerOf(model).run(agent, "Work.", { sandbox: { client }, maxTurns: 10 });
       const [unknown, wrong, huge, ran] = model.toolOutputs;
       expect(unknown).toMatch(/teleport.*not found/i);
-      // The SDK does not say more of its own tools.
+      // The SDK says no more about its own tools.
       expect(wrong).toContain("An error occurred while running the tool");
       expectShort(huge, /exited with code 126[^]*too long[^]*Write it to a file/);
       expect(ran).toMatch(/Process exited with code 3[^]*42/);
