@@ -1,7 +1,7 @@
 /**
- * Builds the dashboard into `dist`, with compressed copies of every file beside it:
- * `node packages/dashboard/build.ts`. It does nothing when nothing has changed since the last time.
- * With `--check` it only says so, by an exit code of 0.
+ * Builds the dashboard into `dist`, with compressed copies of all files next to them: `node
+ * packages/dashboard/build.ts`. Does nothing if nothing has changed since the last build. With
+ * `--check` it only reports that, with exit code 0.
  */
 import { createHash } from "node:crypto";
 import { globSync } from "node:fs";
@@ -16,7 +16,7 @@ const target = join(packageDir, "dist");
 const staging = join(packageDir, "dist.partial");
 const stampFile = join(target, "built-from");
 
-/** All that the bundle is made of, except packages of others, whose versions the lock file has. */
+/** All inputs of the bundle except third-party packages, whose versions are in the lock file. */
 const sources = [
   "package-lock.json",
   "packages/dashboard/{build.ts,vite.config.ts,package.json,tsconfig.json,index.html}",
@@ -27,7 +27,7 @@ const sources = [
 
 async function stampOfSources(): Promise<string> {
   const digest = createHash("sha256").update(process.version);
-  // Names below the root: the same sources elsewhere give the same stamp.
+  // Names relative to the root, so the same sources elsewhere have the same stamp.
   const files = globSync(sources, { cwd: root, withFileTypes: true })
     .filter((entry) => entry.isFile() && !entry.name.endsWith(".test.ts"))
     .map((entry) => relative(root, join(entry.parentPath, entry.name)));

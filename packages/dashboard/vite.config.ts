@@ -1,12 +1,16 @@
-/** How the dashboard is bundled: files with hashed names, nothing inline, which the page's policy forbids. */
+/**
+ * How the dashboard is bundled: files with hashed names, nothing inline, which the page's policy
+ * forbids.
+ */
 import { defineConfig, type Plugin } from "vite";
 
 const STYLE_ATTRIBUTE =
   /(\w+)\.setAttribute\("style",`\$\{\1\.getAttribute\("style"\)\|\|""\}\$\{(\w+)\};`\)/;
 
 /**
- * xterm.js writes colours into the attribute `style`, which the policy refuses as inline style. Writing
- * them through the CSSOM is allowed. A version that does it another way fails the build.
+ * xterm.js writes colours into the attribute `style`, which the policy refuses as inline style.
+ * Writing them through the CSSOM is allowed. The build fails with a version of xterm.js that does
+ * this differently.
  */
 function xtermStyles(): Plugin {
   return {

@@ -1,4 +1,4 @@
-/** The frame around every page: where one can go, who is signed in, how the connection is. */
+/** The frame around every page: navigation, the current user, and the state of the connection. */
 import type { JSX } from "preact";
 import { lazy, Suspense } from "preact/compat";
 import { ErrorBoundary } from "./parts/error-boundary.tsx";
@@ -126,7 +126,7 @@ function Page(): JSX.Element {
   return <SessionsPage />;
 }
 
-/** The address has its own meaning here, so the link does not change it. */
+/** The URL's fragment is used for routing, so this link must not change it. */
 function focusMain(event: Event): void {
   event.preventDefault();
   document.getElementById("main")?.focus();

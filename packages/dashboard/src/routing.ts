@@ -1,4 +1,7 @@
-/** Where in the dashboard one is: the part of the address behind `#`, so that the daemon serves one page. */
+/**
+ * The current location in the dashboard: the part of the URL behind `#`, so that the daemon serves
+ * one page.
+ */
 import { computed, signal } from "@preact/signals";
 
 const hash = signal(location.hash);
@@ -23,7 +26,7 @@ export function goTo(...parts: readonly string[]): void {
   location.hash = linkTo(...parts);
 }
 
-/** A mistyped address must not break the page. */
+/** A malformed URL must not break the page. */
 function decoded(part: string): string {
   try {
     return decodeURIComponent(part);

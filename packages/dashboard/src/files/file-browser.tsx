@@ -16,9 +16,9 @@ const MOST_ENTRIES = 5000;
 
 export interface FileBrowserProps {
   readonly files: Files;
-  /** The directory to begin in. */
+  /** The initial directory. */
   readonly start: string;
-  /** Changes of this session's files are shown as they happen. */
+  /** Changes to this session's files are shown as they happen. */
   readonly sessionId?: string;
 }
 

@@ -21,7 +21,7 @@ const PICTURES: Readonly<Record<string, string>> = {
   webp: "image/webp",
 };
 
-/** A text that was changed and not saved, and what it was changed from. */
+/** An unsaved text, and the version that it was edited from. */
 export interface Draft {
   readonly text: string;
   readonly saved: string;
@@ -31,7 +31,7 @@ export interface Draft {
 export interface FileViewProps {
   readonly files: Files;
   readonly entry: FileEntry;
-  /** By path, so that looking at another file loses nothing. */
+  /** By path, so that viewing another file loses nothing. */
   readonly drafts: Map<string, Draft>;
   readonly onClose: () => void;
   readonly onDeleted: () => void;
@@ -206,10 +206,10 @@ async function contentOf(files: Files, entry: FileEntry, signal: AbortSignal): P
   const content = await files.read(entry, { signal });
   try {
     const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(content);
-    // A text area would turn these into other bytes.
+    // A text area would change these bytes.
     if (!/[\0\r]/.test(text)) return { kind: "text", text, etag };
   } catch {
-    // It is no text.
+    // It is not text.
   }
   return { kind: "other", why: "The file is not plain text. Download it to see it." };
 }

@@ -1,4 +1,4 @@
-/** Gives a file of a sandbox to the browser, to be kept on the visitor's machine. */
+/** Saves a file of a sandbox on the visitor's machine. */
 import type { FileEntry, Files } from "@sandkasten/sdk";
 
 export async function saveFile(files: Files, entry: FileEntry): Promise<void> {

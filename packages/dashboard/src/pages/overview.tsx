@@ -1,4 +1,4 @@
-/** The daemon as a whole: numbers over time, the pool, and what happens. */
+/** The daemon as a whole: numbers over time, the pool, and recent events. */
 import type { SandboxEvent } from "@sandkasten/sdk";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";

@@ -1,4 +1,4 @@
-/** Runs of agents and workflows, and what waits for a person. */
+/** Runs of agents and workflows, and approvals that are pending. */
 import type { AgentServiceClient } from "@sandkasten/agents/client";
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect } from "preact/hooks";
@@ -20,7 +20,9 @@ export interface RunsPageProps {
   readonly runId: string | undefined;
 }
 
-/** Runs work in sandboxes, so that their steps show in the event feed; not each of them is news here. */
+/**
+ * Runs work in sandboxes, so their steps appear in the event feed; not every event changes a run.
+ */
 const SETTLE_MS = 400;
 
 export function RunsPage({ agents, kind, runId }: RunsPageProps): JSX.Element {

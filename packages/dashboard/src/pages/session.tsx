@@ -1,4 +1,4 @@
-/** One session: what it is, and everything that can be done with it. */
+/** One session: its state, and everything that can be done with it. */
 import type { Session, SessionInfo } from "@sandkasten/sdk";
 import type { ComponentType, JSX } from "preact";
 import { lazy, Suspense } from "preact/compat";
@@ -21,7 +21,7 @@ import { now } from "../state/visibility.ts";
 interface Tab {
   readonly title: string;
   readonly View: ComponentType<TabProps>;
-  /** Whether it shows anything of a session that has ended. */
+  /** Whether it has anything to show for a session that has ended. */
   readonly outlives?: boolean;
 }
 

@@ -26,7 +26,7 @@ narrow.addEventListener("change", ({ matches }) => {
   isNarrow.value = matches;
 });
 
-/** Touch screens have no `/` key to press. */
+/** Touch screens have no `/` key. */
 const hasKeyboard = matchMedia("(hover: hover)").matches;
 
 const choice = signal<Choice>("active");
@@ -137,7 +137,7 @@ function Row({ session }: { readonly session: SessionInfo }): JSX.Element {
   );
 }
 
-/** Words by which people know the session. */
+/** Texts that people search for. */
 function Names({ of: { metadata, key } }: { readonly of: SessionInfo }): JSX.Element | null {
   const text = metadata["name"] ?? key;
   return text === undefined ? null : <span class="muted cell-label">{text}</span>;

@@ -46,7 +46,7 @@ export function WorkspacesPage(): JSX.Element {
   const client = connection.value?.client;
   const [opened, setOpened] = useState<string | undefined>(undefined);
   const [deleting, setDeleting] = useState<string | undefined>(undefined);
-  // Workspaces come and go with sessions.
+  // Workspaces can be created by sessions, or released by them.
   const living = sessions.value.length;
   const { value, failure, reload } = useLoaded(
     async (signal) => (await client?.workspaces.list({ signal })) ?? [],

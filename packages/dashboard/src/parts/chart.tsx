@@ -10,7 +10,7 @@ const HEIGHT = 132;
 /** Points further apart than this are not joined: there were no samples in between. */
 const LONGEST_GAP_SECONDS = 15;
 
-/** Of the time that is shown, from the first sample on. */
+/** The shortest time that is shown, from the first sample on. */
 const SHORTEST_SECONDS = 60;
 const POWERS_OF_TWO = Array.from({ length: 45 }, (_, power) => 2 ** power);
 const ROUND = Array.from({ length: 12 }, (_, power) => 10 ** power).flatMap((power) => [
@@ -19,10 +19,10 @@ const ROUND = Array.from({ length: 12 }, (_, power) => 10 ** power).flatMap((pow
   5 * power,
 ]);
 
-/** The distances that lines of the grid can have, by what is measured. */
+/** The possible distances of grid lines, by unit. */
 const STEPS = {
   bytes: POWERS_OF_TWO,
-  // What is counted has no halves.
+  // Counts have no fractions.
   count: ROUND,
   cores: ROUND.map((step) => step / 100),
 };
@@ -86,7 +86,7 @@ function dataOf(points: readonly Point[]): UPlot.AlignedData {
   const [first, last] = [points[0], points.at(-1)];
   if (first !== undefined && last !== undefined) {
     const begin = last.atMs / 1000 - SHORTEST_SECONDS;
-    // Of one point alone the chart would not know which time to show.
+    // With a single point, the chart could not tell which time range to show.
     if (begin < first.atMs / 1000) {
       times.push(begin);
       values.push(null);

@@ -4,7 +4,7 @@ import { Dialog } from "./dialog.tsx";
 
 export interface ConfirmProps {
   readonly title: string;
-  /** The word on the button that does it. */
+  /** The label of the button that deletes. */
   readonly verb: string;
   readonly onConfirm: () => void;
   readonly onClose: () => void;

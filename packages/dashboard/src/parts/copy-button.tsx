@@ -1,4 +1,4 @@
-/** Copies a text, and says so. */
+/** Copies a text, and confirms it. */
 import type { JSX } from "preact";
 import { Icon } from "./icons.tsx";
 import { attempt } from "./toasts.tsx";
@@ -18,7 +18,7 @@ export function CopyButton(props: { readonly text: string; readonly label: strin
   );
 }
 
-/** Browsers give pages without HTTPS no clipboard, except on loopback. */
+/** Browsers give pages without HTTPS no clipboard access, except on loopback. */
 async function copy(text: string): Promise<void> {
   if (!("clipboard" in navigator))
     throw new Error("The browser allows copying only over HTTPS. Select the text instead.");

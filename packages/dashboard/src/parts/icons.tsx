@@ -1,4 +1,4 @@
-/** The few icons there are, drawn with the colour of the text beside them. */
+/** The icons, in the colour of the adjacent text. */
 import type { JSX } from "preact";
 
 const PATHS = {

@@ -1,4 +1,4 @@
-/** What is shown where there is nothing to show, or not yet. */
+/** Shown if there is nothing to show, or not yet. */
 import type { ComponentChildren, JSX } from "preact";
 import { messageOf } from "./format.ts";
 
@@ -6,7 +6,7 @@ export function Empty({ children }: { readonly children: ComponentChildren }): J
   return <div class="empty">{children}</div>;
 }
 
-/** Appears after a moment, so that what loads quickly does not flicker. */
+/** Appears after a moment, to avoid flicker while something loads quickly. */
 export function Loading({ text = "Loading…" }: { readonly text?: string }): JSX.Element {
   return (
     <p class="empty loading" role="status">

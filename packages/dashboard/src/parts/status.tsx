@@ -29,7 +29,7 @@ const TONES: Readonly<Record<string, Tone>> = {
 
 export interface StatusProps {
   readonly of: string;
-  /** Instead of the word's own. */
+  /** Replaces the word's default tone. */
   readonly tone?: Tone | undefined;
 }
 
@@ -38,6 +38,6 @@ export function Status({ of, tone = toneOf(of) }: StatusProps): JSX.Element {
 }
 
 function toneOf(word: string): Tone {
-  // A command that failed says with which code.
+  // For a failed command, the exit code.
   return TONES[word] ?? (word.startsWith("exit ") ? "bad" : "quiet");
 }

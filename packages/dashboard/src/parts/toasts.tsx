@@ -1,4 +1,4 @@
-/** Short messages about what was done or could not be done. */
+/** Short messages about completed and failed actions. */
 import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { messageOf } from "./format.ts";
@@ -21,7 +21,7 @@ function show(text: string, kind: Toast["kind"]): void {
   }, SHOWN_MS);
 }
 
-/** Does something on a person's behalf, and tells when it fails. */
+/** Performs a visitor's action, and reports a failure. */
 export function attempt(work: () => Promise<unknown>, doneText?: string): void {
   work().then(
     () => doneText !== undefined && show(doneText, "done"),

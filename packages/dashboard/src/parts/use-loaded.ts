@@ -1,10 +1,10 @@
-/** What has to be fetched before it can be shown. */
+/** Data that must be fetched before it can be shown. */
 import { useCallback, useEffect, useState } from "preact/hooks";
 
 export interface Loaded<Value> {
   readonly value: Value | undefined;
   readonly failure: unknown;
-  /** Fetches again; what was there stays until then. */
+  /** Fetches again; the previous value stays until then. */
   readonly reload: () => void;
 }
 

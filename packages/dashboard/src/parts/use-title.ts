@@ -1,4 +1,4 @@
-/** Names the page in the browser's tab and history. */
+/** Sets the page title for the browser's tab and history. */
 import { useEffect } from "preact/hooks";
 
 export function useTitle(title: string): void {

@@ -1,8 +1,8 @@
-/** A long list of which only the rows on the screen exist. */
+/** A long list that only renders the rows on the screen. */
 import type { ComponentChildren, JSX, TargetedKeyboardEvent } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
-/** Rows above and below the screen, so that scrolling finds them there. */
+/** Rows rendered above and below the screen, for scrolling. */
 const SPARE_ROWS = 8;
 
 export interface VirtualRowsProps<Item> {
@@ -75,7 +75,7 @@ export function VirtualRows<Item>(props: VirtualRowsProps<Item>): JSX.Element {
 
 const STEPS: Readonly<Record<string, number>> = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1 };
 
-/** Arrow keys go from the link of one row to that of the next. */
+/** Arrow keys move from the link of one row to that of the next. */
 function moveFocus(event: TargetedKeyboardEvent<HTMLDivElement>): void {
   const step = STEPS[event.key];
   const current = (event.target as HTMLElement).closest("[aria-rowindex]");

@@ -1,4 +1,4 @@
-/** One run of an agent: what it said and which tools it used, as it happens. */
+/** One run of an agent: its text and tool calls, as they happen. */
 import type { RunBody } from "@sandkasten/agents/client";
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
@@ -21,7 +21,7 @@ export function AgentRun({ agents, id, onChange }: RunProps): JSX.Element {
     const follow = async (): Promise<void> => {
       for await (const event of agents.events(id, { signal: left.signal })) {
         setEntries((known) => withEvent(known, event));
-        // The head counts turns.
+        // The header shows the number of turns.
         if (event.type === "turn") reload();
       }
       reload();

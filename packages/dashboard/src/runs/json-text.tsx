@@ -1,4 +1,4 @@
-/** A value that may be large, folded away. */
+/** A value that may be large, collapsed. */
 import type { JSX } from "preact";
 
 export function JsonText(props: {
@@ -11,7 +11,7 @@ export function JsonText(props: {
   return (
     <details class="json">
       <summary>{title}</summary>
-      {/* A region that scrolls must be reachable by keyboard. */}
+      {/* A scrollable region must be reachable by keyboard. */}
       <pre class="mono" tabIndex={0}>
         {text}
       </pre>

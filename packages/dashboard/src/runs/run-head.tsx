@@ -1,4 +1,4 @@
-/** What runs of agents and of workflows have in common: their name, their state, and the way back. */
+/** The header of agent and workflow runs: name, status, and the link back. */
 import type { AgentServiceClient } from "@sandkasten/agents/client";
 import type { ComponentChildren, JSX } from "preact";
 import { Icon } from "../parts/icons.tsx";

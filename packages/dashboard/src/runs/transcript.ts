@@ -1,4 +1,4 @@
-/** What happened in a run of an agent, put together from its events: what it said, and the tools it called. */
+/** The course of an agent's run, assembled from its events: its text, and its tool calls. */
 import type { RunEventBody } from "@sandkasten/agents/client";
 
 export type Entry =
@@ -13,15 +13,15 @@ export interface ToolCall {
   readonly callId: string;
   readonly tool: string;
   readonly input: unknown;
-  /** What the tool has printed so far. */
+  /** The tool's output so far. */
   readonly printed: string;
-  /** The run of the agent that was called as a tool. */
+  /** The run of an agent that was called as a tool. */
   readonly runId?: string | undefined;
   /** Absent while it runs. */
   readonly result?: { readonly isError: boolean; readonly output: unknown; readonly ms: number };
 }
 
-/** Of what tools print, the end is kept. */
+/** How much of a tool's output is kept; older output is dropped. */
 const MOST_PRINTED = 20_000;
 
 /** The transcript with one more event. */
@@ -57,12 +57,12 @@ export function withEvent(entries: readonly Entry[], event: RunEventBody): reado
     case "model_retry":
       return [...entries, { kind: "note", seq, time, text: `Retry: ${textOf(event["reason"])}` }];
     default:
-      // Turns and the beginning and end of the run show in its head.
+      // The header shows turns, and the start and end of the run.
       return entries;
   }
 }
 
-/** Text comes in pieces. */
+/** Text arrives in chunks. */
 function withText(entries: readonly Entry[], event: RunEventBody): readonly Entry[] {
   const { seq, time } = event;
   const text = textOf(event["text"]);
@@ -82,7 +82,7 @@ function withCall(
   return call?.kind === "call" ? entries.with(index, change(call)) : entries;
 }
 
-/** The part of a tool's input that tells most in one line. */
+/** The most informative part of a tool's input, on one line. */
 export function summaryOf(input: unknown): string {
   if (typeof input !== "object" || input === null) return textOf(input);
   const { cmd, command, code, path, task } = input as Readonly<Record<string, unknown>>;

@@ -1,4 +1,4 @@
-/** One run of a workflow: its steps, and the buttons for what waits for a person. */
+/** One run of a workflow: its steps, and the buttons for pending decisions. */
 import type { WorkflowRunBody, WorkflowStepBody } from "@sandkasten/agents/client";
 import type { JSX, TargetedSubmitEvent } from "preact";
 import { useEffect } from "preact/hooks";
@@ -29,7 +29,7 @@ export function WorkflowRun({ agents, id, onChange }: RunProps): JSX.Element {
         onChange();
       }
     };
-    // The run itself tells when it cannot be read.
+    // Loading the run reports the same failure.
     follow().catch(() => undefined);
     return () => left.abort();
   }, [agents, id]);
@@ -110,7 +110,7 @@ function Step({ step, onDecide }: StepProps): JSX.Element {
   );
 }
 
-/** How long it took, once it is over. */
+/** The duration, once it is over. */
 function timeOf({ started_at: from, ended_at: to }: WorkflowStepBody): string {
   if (from === undefined || to === undefined) return "";
   return ` · ${duration(Date.parse(to) - Date.parse(from))}`;

@@ -1,4 +1,4 @@
-/** The output of one command: as it comes, or again as it came. */
+/** The output of one command: live, or replayed with its original timing. */
 import type { ExecInfo, Session } from "@sandkasten/sdk";
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
@@ -9,13 +9,13 @@ import { Screen } from "../terminal/screen.ts";
 
 const STDERR = new TextEncoder().encode("\u001b[31m");
 const PLAIN = new TextEncoder().encode("\u001b[39m");
-/** Pauses of a replay are no longer than this. */
+/** Pauses in a replay are no longer than this. */
 const LONGEST_PAUSE_MS = 1500;
 
 export interface CommandOutputProps {
   readonly session: Session;
   readonly execId: string;
-  /** What is known of it; absent for one that has just been started. */
+  /** The state of the command; absent if it has just been started. */
   readonly exec: ExecInfo | undefined;
   readonly onClose: () => void;
 }

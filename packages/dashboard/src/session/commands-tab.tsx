@@ -1,4 +1,4 @@
-/** The commands of a session: run one, watch it, and see what earlier ones printed. */
+/** The commands of a session: run one, watch it, and read the output of earlier ones. */
 import type { ExecInfo, Session } from "@sandkasten/sdk";
 import type { JSX, TargetedSubmitEvent } from "preact";
 import { useEffect, useState } from "preact/hooks";
@@ -107,7 +107,7 @@ async function newestExecs(session: Session, signal: AbortSignal): Promise<reado
   return found;
 }
 
-/** What became of it, in a word. */
+/** The outcome in one word. */
 export function wordFor({ status, exitCode, endReason }: ExecInfo): string {
   if (status === "running") return "running";
   if (endReason === "exited") return exitCode === 0 ? "succeeded" : `exit ${exitCode ?? "?"}`;

@@ -1,4 +1,4 @@
-/** The files of a session: look around, upload, download, view and edit. */
+/** The files of a session: browse, upload, download, view and edit. */
 import type { JSX } from "preact";
 import { FileBrowser } from "../files/file-browser.tsx";
 import type { TabProps } from "./tab-props.ts";

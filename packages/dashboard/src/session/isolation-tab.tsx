@@ -25,7 +25,7 @@ const columnsFor = (tier: IsolationReport["tier"]): readonly Column<Fact>[] => [
   { title: "Measured", class: "muted", cell: ({ measured }) => measured },
 ];
 
-/** What is missing comes first. */
+/** Missing measures come first. */
 export function IsolationTab({ session, info }: TabProps): JSX.Element {
   const { value: report, failure } = useLoaded(
     (signal) => session.isolation({ signal }),

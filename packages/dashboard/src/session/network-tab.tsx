@@ -1,4 +1,4 @@
-/** Which hosts the session may connect to, and which it did connect to. */
+/** Which hosts the session may connect to, and its connections. */
 import type { EgressRecord, SessionInfo } from "@sandkasten/sdk";
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
@@ -11,7 +11,7 @@ import type { TabProps } from "./tab-props.ts";
 
 const MOST_SHOWN = 500;
 
-/** All that was recorded, of which the newest are shown. */
+/** Totals of all records, and the newest ones. */
 interface Use {
   readonly newest: readonly EgressRecord[];
   readonly sentBytes: number;

@@ -1,4 +1,4 @@
-/** What listens in the session, and previews of it. */
+/** The session's listening ports, and previews of them. */
 import type { Session } from "@sandkasten/sdk";
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
@@ -66,8 +66,8 @@ async function openTab(session: Session, port: number): Promise<void> {
 const FRAME_RIGHTS = "allow-downloads allow-forms allow-modals allow-popups allow-scripts";
 
 /**
- * SECURITY: the page in the frame is hostile. It has a separate origin, and cannot navigate this tab.
- * Where the daemon has no host name for it, it comes from the daemon's own origin; the sandbox
+ * SECURITY: the page in the frame is hostile. It has a separate origin, and cannot navigate this
+ * tab. If the daemon has no host name for it, it comes from the daemon's own origin; the sandbox
  * attribute then gives it an opaque one (threat: hostile previews). Guarded by
  * tests/e2e/dashboard-previews.test.ts.
  */

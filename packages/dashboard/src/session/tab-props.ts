@@ -1,4 +1,4 @@
-/** What every tab of a session gets. */
+/** The properties of every tab of a session. */
 import type { Session, SessionInfo } from "@sandkasten/sdk";
 
 export interface TabProps {

@@ -1,4 +1,4 @@
-/** A login shell of the session on a terminal. */
+/** A login shell of the session in a terminal. */
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { messageOf } from "../parts/format.ts";
@@ -6,12 +6,12 @@ import { showPty } from "../terminal/pty-screen.ts";
 import { Screen } from "../terminal/screen.ts";
 import type { TabProps } from "./tab-props.ts";
 
-/** The terminals that this page has opened, by session: who leaves the tab finds them again. */
+/** Terminals opened by this page, by session: returning to the tab reattaches to them. */
 const opened = new Map<string, string>();
 
 const isTouched = matchMedia("(pointer: coarse)").matches;
 
-/** What the keyboard of a phone does not have. */
+/** Keys that a phone's keyboard lacks. */
 const TOUCH_KEYS = [
   ["Esc", "\u001b"],
   ["Tab", "\t"],

@@ -1,4 +1,4 @@
-/** What a session uses, over the time that the tab is open. */
+/** A session's resource usage while the tab is open. */
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { Chart } from "../parts/chart.tsx";

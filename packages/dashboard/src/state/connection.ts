@@ -1,21 +1,21 @@
-/** Who is signed in, and what the page reaches with that. */
+/** The signed-in user, and the clients that use their key. */
 import { signal } from "@preact/signals";
 import { type DaemonVersion, SandboxClient, SandboxError } from "@sandkasten/sdk";
 import { AgentServiceClient } from "@sandkasten/agents/client";
 
 export interface Connection {
   readonly client: SandboxClient;
-  /** The agent service, which the daemon forwards to; absent when the daemon knows none. */
+  /** The agent service, to which the daemon forwards; absent if none is configured. */
   readonly agents: AgentServiceClient | undefined;
   readonly version: DaemonVersion;
-  /** A request of the API that the SDK has no call for. */
+  /** A request that the SDK has no call for. */
   readonly text: (path: string, signal?: AbortSignal) => Promise<string>;
 }
 
 /**
- * SECURITY: the key is in this page's memory and nowhere else: no cookie that a request of another page
- * could carry, no storage that another page could read. It is gone when the page is (threat: hostile
- * previews). Guarded by tests/e2e/dashboard-previews.test.ts.
+ * SECURITY: the key only exists in this page's memory: no cookie that a request of another page
+ * could carry, no storage that another page could read. It is gone when the page is closed (threat:
+ * hostile previews). Guarded by tests/e2e/dashboard-previews.test.ts.
  */
 export const connection = signal<Connection | undefined>(undefined);
 
@@ -24,13 +24,13 @@ export const signedOutBecause = signal<string | undefined>(undefined);
 
 const feedListeners = new Set<() => void>();
 
-/** Called whenever the daemon has begun to send events. */
+/** Called whenever the daemon has started to send events. */
 export function onFeedOpened(listener: () => void): () => void {
   feedListeners.add(listener);
   return () => void feedListeners.delete(listener);
 }
 
-/** Throws with a message for the person who signs in. */
+/** Throws with a message for the user who signs in. */
 export async function signIn(key: string): Promise<void> {
   const baseUrl = location.origin;
   const authorization = `Bearer ${key}`;
@@ -59,7 +59,7 @@ export function signOut(because?: string): void {
   connection.value = undefined;
 }
 
-/** Notices that the key has been revoked, and that the event feed is open. */
+/** Detects a revoked key, and the opening of the event feed. */
 async function watchedFetch(
   input: Parameters<typeof fetch>[0],
   init?: RequestInit,

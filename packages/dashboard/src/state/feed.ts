@@ -1,4 +1,4 @@
-/** The daemon's event feed: one connection for the whole page, while the page is seen. */
+/** The daemon's event feed: one connection for the whole page, while the page is visible. */
 import { effect, signal } from "@preact/signals";
 import type { SandboxClient, SandboxEvent } from "@sandkasten/sdk";
 import { connection, onFeedOpened } from "./connection.ts";
@@ -10,18 +10,21 @@ const KEPT_EVENTS = 200;
 export type FeedState = "connecting" | "live" | "lost";
 
 export const feedState = signal<FeedState>("connecting");
-/** The newest first. */
+/** Newest first. */
 export const recentEvents = signal<readonly SandboxEvent[]>([]);
 
 const listeners = new Set<(event: SandboxEvent) => void>();
 
-/** Told of every event; a `gap` means that everything has to be read again. */
+/** Called for every event; a `gap` means that everything has to be reloaded. */
 export function onEvent(listener: (event: SandboxEvent) => void): () => void {
   listeners.add(listener);
   return () => void listeners.delete(listener);
 }
 
-/** Follows events while signed in. Browsers limit connections to a host, so a hidden page holds none. */
+/**
+ * Follows events while signed in. Browsers limit connections to a host, so a hidden page opens
+ * none.
+ */
 export function startFeed(): void {
   onFeedOpened(() => {
     feedState.value = "live";
@@ -51,7 +54,7 @@ export function startFeed(): void {
           for (const listener of listeners) listener(event);
         }
       } catch {
-        // What it was does not matter: the next try tells whether the daemon is there.
+        // The cause does not matter: the next attempt shows whether the daemon is reachable.
         if (signal.aborted) return;
         feedState.value = "lost";
       }

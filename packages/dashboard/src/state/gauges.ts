@@ -1,4 +1,4 @@
-/** The daemon's own metrics, sampled while they are shown. */
+/** The daemon's own metrics, sampled while they are visible. */
 import { signal } from "@preact/signals";
 import { connection } from "./connection.ts";
 
@@ -10,7 +10,7 @@ export interface GaugeSample {
   readonly values: ReadonlyMap<string, number>;
 }
 
-/** The oldest first; undefined when the key may not read the daemon's metrics. */
+/** Oldest first; undefined if the key may not read the daemon's metrics. */
 export const gauges = signal<readonly GaugeSample[] | undefined>([]);
 
 /** Samples until the signal fires. */

@@ -1,4 +1,4 @@
-/** The SDK's objects for sessions, each read once. */
+/** The SDK's session objects, each loaded once. */
 import type { SandboxClient, Session } from "@sandkasten/sdk";
 import { connection } from "./connection.ts";
 

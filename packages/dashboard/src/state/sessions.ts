@@ -4,18 +4,18 @@ import { type SandboxClient, SandboxError, type SessionInfo } from "@sandkasten/
 import { connection, onFeedOpened } from "./connection.ts";
 import { onEvent } from "./feed.ts";
 
-/** Sessions that ended long ago are of no interest here. */
+/** Sessions that ended long ago are not shown here. */
 const MOST_SESSIONS = 2000;
 const PAGE_SIZE = 200;
 const BATCH_MS = 60;
-/** Beyond this, one list is less work for the daemon than single sessions. */
+/** Beyond this number, one list is less work for the daemon than single sessions. */
 const MOST_SINGLE_READS = 20;
 
 const byId = signal<ReadonlyMap<string, SessionInfo>>(new Map());
 export const areSessionsLoaded = signal(false);
 export const sessionsFailure = signal<unknown>(undefined);
 
-/** Those that live first, the newest first among both. */
+/** Active sessions first; newest first in each group. */
 export const sessions = computed(() =>
   [...byId.value.values()].toSorted(
     (one, other) =>
@@ -44,7 +44,7 @@ export function startSessions(): void {
     byId.value = new Map();
     areSessionsLoaded.value = false;
   });
-  // The feed is open before the list is read, so that no change falls between the two.
+  // The feed opens before the list is loaded, so no change is missed in between.
   onFeedOpened(() => {
     if (!areSessionsLoaded.peek()) void readAll();
   });
@@ -70,7 +70,7 @@ export function startSessions(): void {
       if (session !== undefined && connection.peek()?.client === client)
         learnSession(session.lastInfo);
     } catch (error) {
-      // An administrator hears of sessions of others, which are not in this list.
+      // An administrator gets events of other owners' sessions, which are not in this list.
       if (!(error instanceof SandboxError) || error.status !== 404) sessionsFailure.value = error;
     }
   }
@@ -96,7 +96,7 @@ async function readPages(client: SandboxClient, stopped: AbortSignal): Promise<v
   do {
     const page = await client.listSessions({ limit: PAGE_SIZE, cursor, signal: stopped });
     for (const info of page) found.set(info.id, info);
-    // The first page is all that fits on a screen.
+    // The first page contains everything that fits on a screen.
     if (cursor === undefined) byId.value = new Map([...byId.peek(), ...found]);
     areSessionsLoaded.value = true;
     cursor = page.nextCursor;

@@ -1,4 +1,4 @@
-/** What sessions use, sampled only for those that are on the screen. */
+/** The resource usage of sessions, sampled only for those on the screen. */
 import { effect, signal } from "@preact/signals";
 import type { SessionStats } from "@sandkasten/sdk";
 import { connection } from "./connection.ts";
@@ -7,24 +7,24 @@ import { sessionById } from "./sessions.ts";
 import { isVisible } from "./visibility.ts";
 
 const SAMPLE_MS = 2000;
-/** Browsers have few connections to one host, which others need, too. */
+/** Browsers limit connections to a host, and other requests need some, too. */
 const AT_ONCE = 3;
 const KEPT_SAMPLES = 300;
-/** Rows come up in groups. */
+/** Rows appear in groups. */
 const SETTLE_MS = 100;
 
 export interface Sample {
   readonly atMs: number;
-  /** Cores that were busy since the sample before; undefined for the first. */
+  /** Average number of busy cores since the previous sample; undefined for the first. */
   readonly cores: number | undefined;
   readonly stats: SessionStats;
 }
 
-/** Samples by session, the oldest first. */
+/** Samples by session, oldest first. */
 export const usage = signal<ReadonlyMap<string, readonly Sample[]>>(new Map());
 
 const watched = new Map<string, number>();
-/** Ends the pause between two samples: a row that has just come up is to show something. */
+/** Ends the pause between two samples, so that a new row gets its first sample at once. */
 let wake: (() => void) | undefined;
 
 /** Samples a session until the returned function is called. */
@@ -81,7 +81,7 @@ async function sampleOne(id: string, stopped: AbortSignal): Promise<Sample | und
     const before = usage.peek().get(id)?.at(-1);
     return { atMs, stats, cores: before && coresBetween(before, stats, atMs) };
   } catch {
-    // A session that has just ended has no stats; its row is about to say so.
+    // A session that has just ended has no stats; its row will show its end next.
     return undefined;
   }
 }

@@ -1,8 +1,8 @@
-/** Whether anybody looks at the page, and the time that it shows. */
+/** Whether the page is visible, and the time that it shows. */
 import { effect, signal } from "@preact/signals";
 
 export const isVisible = signal(!document.hidden);
-/** The wall clock, once a second while the page is seen. */
+/** The wall clock, updated once a second while the page is visible. */
 export const now = signal(Date.now());
 
 document.addEventListener("visibilitychange", () => {

@@ -1,8 +1,10 @@
-/** Lets xterm.js write its styles where the page's policy allows only style sheets of the daemon. */
+/**
+ * Lets xterm.js set its styles although the page's policy only allows style sheets of the daemon.
+ */
 
 /**
- * Opens a terminal. It makes `<style>` elements, which the policy refuses; instead of each it gets an
- * element that passes its text on to a constructed style sheet, which is code and not text of the page.
+ * Opens a terminal. xterm.js creates `<style>` elements, which the policy refuses; each is replaced
+ * by an element that passes its text to a constructed style sheet, which the policy allows.
  */
 export function openWithAdoptedStyles(open: () => void): void {
   const own = Reflect.get(Document.prototype, "createElement");
@@ -14,7 +16,7 @@ export function openWithAdoptedStyles(open: () => void): void {
   try {
     open();
   } finally {
-    // The prototype's own shows again.
+    // Restores the prototype's method.
     Reflect.deleteProperty(document, "createElement");
   }
 }

@@ -1,27 +1,30 @@
-/** Joins a screen to a terminal in a sandbox. */
+/** Connects a screen to a terminal in a sandbox. */
 import type { Pty, Session } from "@sandkasten/sdk";
 import type { Screen } from "./screen.ts";
 
-/** Output that has arrived and is not on the screen yet; above this, the connection is left for a while. */
+/** Received output that is not on the screen yet; above this, the page disconnects for a while. */
 const MOST_WAITING_BYTES = 4 * 1024 * 1024;
-/** Output that has not arrived yet; beyond this, only its end is shown: more than the screen can scroll back. */
+/**
+ * Output not received yet; beyond this, only its end is shown: more than the screen can scroll
+ * back.
+ */
 const MOST_BEHIND_BYTES = 8 * 1024 * 1024;
-/** Of a terminal that one comes back to, only the end is shown again. */
+/** When reattaching to a terminal, only the end of its output is shown again. */
 const SHOWN_AGAIN_BYTES = 256 * 1024;
 
 export interface PtyScreenOptions {
   readonly session: Session;
   readonly screen: Screen;
   readonly signal: AbortSignal;
-  /** Goes back to this terminal instead of opening one. */
+  /** Reattaches to this terminal instead of opening one. */
   readonly execId?: string | undefined;
   readonly onStarted: (execId: string) => void;
 }
 
 /**
- * Shows a terminal to its end, and resolves with a word about that. A browser takes all that a
- * WebSocket sends, however fast, so a page that is behind leaves the connection, shows what it has and
- * comes back for the rest, which the daemon keeps.
+ * Shows a terminal to its end, and resolves with a message about it. A browser accepts everything
+ * that a WebSocket sends, however fast, so a page that falls behind disconnects, shows what it has
+ * and reconnects for the rest, which the daemon keeps.
  */
 export async function showPty(options: PtyScreenOptions): Promise<string> {
   const { session, screen, signal } = options;
@@ -34,11 +37,11 @@ export async function showPty(options: PtyScreenOptions): Promise<string> {
   let typing: Promise<unknown> = started.promise;
   const send = async (bytes: Uint8Array): Promise<void> => {
     if (isConnected) pty?.write(bytes);
-    // Ctrl-C counts most when the screen cannot keep up.
+    // Ctrl-C matters most when the screen cannot keep up.
     else if (execId !== undefined) await session.getExec(execId).writeStdin(bytes, { signal });
   };
   const type = (bytes: Uint8Array): void => {
-    // A key that is pressed while the terminal ends is lost, which is no error.
+    // A key pressed while the terminal ends is lost, which is not an error.
     typing = typing.then(() => send(bytes)).catch(() => undefined);
   };
   const encoder = new TextEncoder();
@@ -69,7 +72,7 @@ export async function showPty(options: PtyScreenOptions): Promise<string> {
   }
 }
 
-/** true when the connection was left because too much has arrived; all of that is shown then. */
+/** true if it disconnected because too much output had arrived; all of it is shown then. */
 async function showUntilBehind(
   pty: Pty,
   screen: Screen,
@@ -89,7 +92,7 @@ async function showUntilBehind(
   return isBehind;
 }
 
-/** Where to go on: where one was, unless that is too far back for anybody to see. */
+/** Where to continue: at the previous offset, unless that is too far back to be visible. */
 async function nearEnd(
   session: Session,
   execId: string,

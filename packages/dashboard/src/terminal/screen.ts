@@ -1,4 +1,4 @@
-/** An xterm.js terminal in the page, which takes no more output than it can show. */
+/** An xterm.js terminal in the page, which accepts no more output than it can show. */
 import { effect } from "@preact/signals";
 import { FitAddon } from "@xterm/addon-fit";
 import { Terminal } from "@xterm/xterm";
@@ -7,15 +7,15 @@ import { theme } from "../theme.ts";
 import { openWithAdoptedStyles } from "./adopted-styles.ts";
 import { TERMINAL_COLOURS } from "./colours.ts";
 
-/** Output that xterm.js has and has not shown yet; above this, `write` waits. */
+/** Output that xterm.js has not shown yet; above this, `write` waits. */
 const MOST_UNSHOWN_BYTES = 512 * 1024;
 const SCROLLBACK_LINES = 10_000;
 
 export interface ScreenOptions {
   readonly label: string;
-  /** Takes no keys, and ends lines by itself. */
+  /** Ignores keys, and converts line endings itself. */
   readonly isReadOnly?: boolean;
-  /** Where the focus goes at Ctrl-M: Tab is a key of the terminal. */
+  /** Moves the focus on Ctrl-M, since Tab belongs to the terminal. */
   readonly onLeave?: () => void;
 }
 
@@ -51,7 +51,7 @@ export class Screen implements Disposable {
         onLeave();
         return false;
       }
-      // Output that takes no keys must not trap the keyboard focus.
+      // Read-only output must not trap the keyboard focus.
       return !(isReadOnly && event.key === "Tab");
     });
     this.#stopTheme = effect(() => {
@@ -62,7 +62,7 @@ export class Screen implements Disposable {
     this.#fit.fit();
   }
 
-  /** Resolves when more can be shown without anything piling up. */
+  /** Resolves when more can be shown without a backlog. */
   async write(output: Uint8Array | string): Promise<void> {
     this.#unshownBytes += output.length;
     this.terminal.write(output, () => {
