@@ -1,6 +1,6 @@
 /**
- * Builds the site into `dist`, unless it is built from the same sources already: `node packages/site/build.ts`.
- * With `--check` it only says so, by an exit code of 0.
+ * Builds the site into `dist`, unless it is up to date: `node packages/site/build.ts`. With
+ * `--check` it only reports that, with exit code 0.
  */
 import { hash } from "node:crypto";
 import { globSync } from "node:fs";
@@ -30,7 +30,7 @@ if (process.argv.includes("--check")) {
   process.exitCode = built === state ? 0 : 1;
 } else if (built !== state) {
   const { buildSite } = await import("./src/build-site.ts");
-  // By rename, because a running daemon may serve what is there.
+  // By rename, because a running daemon may serve the existing files.
   const partial = `${target}.partial`;
   await rm(partial, { recursive: true, force: true });
   await buildSite(root, partial);

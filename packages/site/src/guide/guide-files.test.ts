@@ -6,7 +6,7 @@ import { pageOf } from "./page.ts";
 import { renderPage } from "./render.ts";
 
 const ROOT = join(import.meta.dirname, "../../../..");
-/** Are copied beside the pages. */
+/** These are copied next to the pages. */
 const ASSETS = ["bar.css", "guide.css", "search.js", "icon.svg"];
 
 let files: ReadonlyMap<string, string | Uint8Array>;

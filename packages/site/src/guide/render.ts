@@ -25,7 +25,7 @@ interface Highlighter {
 const require = createRequire(import.meta.url);
 const highlighter = require("highlight.js") as Highlighter;
 
-/** Languages in the documentation for which the highlighter has another name, or none. */
+/** Languages in the documentation that the highlighter knows by another name, or not at all. */
 const LANGUAGES: Readonly<Record<string, string>> = {
   sh: "bash",
   "": "plaintext",
@@ -44,7 +44,7 @@ const markdown = new MarkdownIt({
 });
 
 const renderFence = markdown.renderer.rules.fence;
-/** What scrolls must be reachable by keyboard. */
+/** Scrollable elements must be reachable by keyboard. */
 markdown.renderer.rules.fence = (...parameters) =>
   (renderFence?.(...parameters) ?? "").replace(/^<pre>/, '<pre tabindex="0">');
 
