@@ -1,4 +1,4 @@
-/** The package as it is published: packed, used without anything else, and its types checked. */
+/** The published package: packed, used without anything else, and its types checked. */
 import { execFile } from "node:child_process";
 import { mkdtemp, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -24,13 +24,13 @@ import { serveTerminals } from "./testing/terminal-server.ts";
 import { chunkBody, execInfoBody, sessionBody } from "./testing/wire-samples.ts";
 
 const run = promisify(execFile);
-/** Other runtimes are fetched when they are not there yet. */
+/** Other runtimes are downloaded if they are missing. */
 const SETUP_TIMEOUT_MS = 300_000;
 
 let packed: PackedPackage;
 let project: string;
 let code: string;
-/** Where the other runtimes are. */
+/** The location of the other runtimes. */
 let runtimes: string;
 
 beforeAll(async () => {
@@ -81,7 +81,8 @@ describe("the built module", () => {
     json(201, sessionBody),
     events([event("chunk", chunkBody(0, "ab"))], "cut", named),
     (response, request) => {
-      // Bun may drop bytes that it received before the connection broke; it then asks for them again.
+      // Bun may drop bytes that it received before the connection broke; it then requests them
+      // again.
       const missed = request.url.includes("cursor=0") ? [event("chunk", chunkBody(0, "ab"))] : [];
       const rest = [event("chunk", chunkBody(2, "cd")), event("done", execInfoBody)];
       return events([...missed, ...rest])(response, request);
@@ -116,7 +117,7 @@ describe("the built module", () => {
       ["smoke.mjs", ts.ModuleKind.ES2022],
       ["smoke.cjs", ts.ModuleKind.CommonJS],
     ] as const) {
-      // Old runtimes read neither types nor `await using`.
+      // Old runtimes support neither types nor `await using`.
       const compilerOptions = { module, target: ts.ScriptTarget.ES2022 };
       const { outputText } = ts.transpileModule(text, { compilerOptions });
       await writeFile(join(project, name), outputText);
@@ -212,7 +213,7 @@ describe("the published types", () => {
     "the newest TypeScript": "typescript-native/bin/tsc",
   } as const;
 
-  /** Type-checks modules of the project and answers what the compiler says. */
+  /** Type-checks modules of the project and returns the compiler's output. */
   async function check(
     modules: Readonly<Record<string, string>>,
     options: Readonly<Record<string, unknown>>,
@@ -303,7 +304,7 @@ describe("the published types", () => {
   });
 });
 
-/** Code of the guide may use what an earlier part of it made. */
+/** Code of the guide may use variables of its earlier parts. */
 function withPrelude(block: string): string {
   if (block.startsWith("import")) return block;
   return `

@@ -1,4 +1,4 @@
-/** The SDK against the daemon's own HTTP layer, on sandboxes that live in memory. */
+/** The SDK against the daemon's own HTTP layer, with sandboxes in memory. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ALICES_KEY, HttpFixture } from "../../daemon/src/surfaces/testing/http-fixture.ts";
 import { SandboxClient } from "./client.ts";
@@ -105,7 +105,7 @@ describe("commands", () => {
     const bytes = new Uint8Array(700_000).map((_, index) => index % 251);
     await session.write("/workspace/large", bytes);
     let connections = 0;
-    // Each answer that streams breaks off after a while, in the middle of whatever comes then.
+    // Every streaming response breaks after a while, at an arbitrary byte.
     const breaking: typeof fetch = async (input, init) => {
       const response = await fetch(input, init);
       if (response.body === null || !response.url.includes("stream")) return response;
@@ -260,7 +260,7 @@ describe("files", () => {
     const caller = new AbortController();
     const changes = files.watch("w", { signal: caller.signal });
     const first = changes.next();
-    // The daemon answers when it watches; only then is there something to write.
+    // The daemon responds once it watches; only writes after that are reported.
     let size = 0;
     const writing = setInterval(() => void files.write("w/seen", "x".repeat(++size)), 20);
     try {
@@ -303,14 +303,14 @@ describe("ports", () => {
     expect(url.searchParams.get("sandkasten_token")).toMatch(/^\w+\.[\w-]{43}$/);
 
     using connection = await session.connect(9000);
-    // Several times what either side takes before it has to be acknowledged.
+    // Several times the amount that either side accepts before it has to be acknowledged.
     const sent = Buffer.alloc(5_000_000, "there and back ");
     const writing = (async () => {
       const writer = connection.writable.getWriter();
       await writer.write(sent);
       await writer.close();
     })();
-    // What nobody reads waits at the other side.
+    // Unread data waits at the sender.
     await new Promise((resolve) => setTimeout(resolve, 50));
     const received = Buffer.concat(await Array.fromAsync(connection.readable));
     await writing;

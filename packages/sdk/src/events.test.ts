@@ -11,7 +11,7 @@ import type { SandboxEvent } from "./events.ts";
 import { events, failure, ScriptedServer } from "./testing/scripted-server.ts";
 import { clientOf } from "./testing/wire-samples.ts";
 
-/** Stands between a client and the daemon, and can cut all that goes through it. */
+/** A proxy between client and daemon that can cut all connections. */
 class Cable implements AsyncDisposable {
   readonly #server = createServer((client) => this.#join(client));
   readonly #sockets = new Set<Socket>();
@@ -31,7 +31,7 @@ class Cable implements AsyncDisposable {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
-  /** Answers how many connections it has cut. */
+  /** Returns how many connections it has cut. */
   cut(): number {
     const count = this.#sockets.size / 2;
     for (const socket of this.#sockets) socket.destroy();
@@ -69,7 +69,7 @@ beforeAll(async () => {
 });
 afterAll(async () => await daemon[Symbol.asyncDispose]());
 
-/** The next ones, and the stream stays open. */
+/** The next events; the stream stays open. */
 async function take(stream: AsyncGenerator<SandboxEvent>, count: number): Promise<SandboxEvent[]> {
   const taken: SandboxEvent[] = [];
   while (taken.length < count) {
@@ -91,7 +91,7 @@ describe("events()", () => {
     const ran: string[] = [];
     const seen: SandboxEvent[] = [];
     for (let round = 0; round < 3; round++) {
-      // What happens while the stream is not connected is told, too.
+      // Events from the time without a connection are delivered, too.
       for (let count = 0; count < 2; count++) {
         const { execId } = await session.exec("true");
         ran.push(execId, execId);

@@ -304,7 +304,7 @@ describe("output", () => {
         fc.array(fc.nat({ max: 900 }), { maxLength: 6 }),
         fc.integer({ min: 1, max: 9 }),
         async (breaks, pieceBytes) => {
-          // A server that sends from the cursor on and cuts itself off after so many characters.
+          // A server that sends from the cursor on and disconnects after a number of characters.
           const serve: Answer = (response, { url }) => {
             const from = Number(new URL(url, "http://x").searchParams.get("cursor") ?? 0);
             let text = "";

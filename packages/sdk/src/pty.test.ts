@@ -11,7 +11,7 @@ async function textOf(output: AsyncIterable<Uint8Array>): Promise<string> {
   return Buffer.concat(await Array.fromAsync(output)).toString();
 }
 
-/** A server with one terminal, which begins as told. */
+/** A server with one terminal, which starts as scripted. */
 async function terminalServer(
   begin: (terminal: Terminal) => void = (terminal) => terminal.tell(started),
 ): Promise<{ readonly server: ScriptedServer; readonly terminal: Promise<Terminal> }> {

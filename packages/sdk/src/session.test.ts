@@ -102,7 +102,7 @@ describe("exec()", () => {
       ];
       expect(server.lines.slice(1)).toEqual(onAbort === "cancel" ? cancel : []);
       if (onAbort === "cancel") {
-        // The same request under the same key finds the command that it began.
+        // The same request with the same key finds the command that it started.
         expect(server.json(1)).toEqual(server.json(0));
         expect(server.requests[1]?.headers["idempotency-key"]).toBe("k");
       }

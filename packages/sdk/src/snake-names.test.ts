@@ -25,7 +25,7 @@ import {
   sessionOf,
 } from "./testing/wire-samples.ts";
 
-/** Something that is done with a client, or with a session of it. */
+/** A call on a client, or on one of its sessions. */
 type Use = (session: Session, client: SandboxClient) => Promise<unknown>;
 
 const pageBody = {
@@ -278,7 +278,7 @@ describe("results", () => {
       events([...output, event("done", execInfoBody)], "end", named),
     );
     const chunks = await Array.fromAsync(sessionOf(server).stream("x"));
-    // The last one is half a character that never got its end.
+    // The last chunk is an incomplete character.
     expect(chunks.map(({ skipped_bytes }) => skipped_bytes)).toEqual([0, 4, 0]);
     expect(chunks.map(({ text }) => text)).toEqual(["a", "", "\uFFFD"]);
   });
@@ -318,7 +318,7 @@ describe("results", () => {
   });
 });
 
-/** All of a request that its options can change. */
+/** Everything in a request that its options can change. */
 function essence({ method, url, headers, body }: ReceivedRequest): unknown {
   const { range, "idempotency-key": key } = headers;
   return { method, url, range, key, body: body.toString() };

@@ -11,9 +11,12 @@ import type { Workspaces } from "./workspaces.ts";
 
 interface SnapshotFields {
   readonly id: string;
-  /** The session that it is a copy of. */
+  /** The session that was copied. */
   readonly sessionId: string;
-  /** The image of sessions that start from it: the session's own, or a new one with its root. */
+  /**
+   * The image of sessions that start from it: the session's own, or a new one with the session's
+   * root.
+   */
   readonly image: string;
   readonly backend: string;
   readonly profile: SandboxProfile;
@@ -25,21 +28,24 @@ interface SnapshotFields {
 /** A copy of a session. */
 export type SnapshotInfo = WithSnakeNames<SnapshotFields>;
 
-/** What a snapshot is called. */
+/** The name and metadata of a snapshot. */
 export interface CreateSnapshotOptions extends CallOptions {
-  /** At most 55 lower-case letters, digits and inner dashes. An existing snapshot is replaced. Random when absent. */
+  /**
+   * At most 55 lower-case letters, digits and inner dashes. Random by default. An existing snapshot
+   * is replaced.
+   */
   readonly id?: string | undefined;
   readonly metadata?: Readonly<Record<string, string>> | undefined;
 }
 
-/** What its workspace keeps of a snapshot, beside the archives. */
+/** The record of a snapshot in its workspace, next to the archives. */
 interface SnapshotRecord extends Omit<SnapshotFields, "id"> {
-  /** The image exists for this snapshot alone. */
+  /** The image was created for this snapshot only. */
   readonly isOwnImage: boolean;
   readonly archives: readonly { readonly path: string; readonly file: string }[];
 }
 
-/** What is not part of an image. */
+/** What an image does not include. */
 const DIRECTORIES = ["/workspace", "/home/sandbox"];
 const PREFIX = "snapshot-";
 const RECORD = "snapshot.json";
@@ -64,7 +70,7 @@ export class Snapshots {
     this.#createSession = createSession;
   }
 
-  /** Copies the files of a session. Processes and variables are not part of it. The session goes on. */
+  /** Copies the files of a session, without processes and variables. The session continues. */
   async create(session: Session, options: CreateSnapshotOptions = {}): Promise<SnapshotInfo> {
     const { id = crypto.randomUUID(), metadata = {}, signal } = options;
     await this.#workspaces.create(PREFIX + id, { signal });
@@ -75,7 +81,7 @@ export class Snapshots {
       for (const { path, file } of record.archives)
         await store.write(file, await session.files.tar(path, { signal }), { signal });
       if (record.isOwnImage) await session.commit(record.image, { signal });
-      // Written last and whole, so that a snapshot is always the old one or the new one.
+      // Written last and atomically, so that a reader sees either the old snapshot or the new one.
       await store.write(RECORD, JSON.stringify(record), { signal });
     } catch (error) {
       await this.#remove(record, store);
@@ -86,7 +92,7 @@ export class Snapshots {
     return infoOf(id, record);
   }
 
-  /** All snapshots, the oldest first. */
+  /** All snapshots, oldest first. */
   async list(options: CallOptions = {}): Promise<readonly SnapshotInfo[]> {
     const workspaces = await this.#workspaces.list(options);
     const ids = workspaces
@@ -100,15 +106,15 @@ export class Snapshots {
     return found.toSorted((one, other) => (one.createdAt < other.createdAt ? -1 : 1));
   }
 
-  /** What is known of one; undefined when there is none. */
+  /** One snapshot; undefined if it does not exist. */
   async get(id: string, options: CallOptions = {}): Promise<SnapshotInfo | undefined> {
     const record = await this.#find(id, options.signal);
     return record && infoOf(id, record);
   }
 
   /**
-   * Creates a session with the files of a snapshot. What `options` says comes before what the snapshot
-   * says. If an active session has the `key`, it is returned as it is.
+   * Creates a session with the files of a snapshot. `options` take precedence over the snapshot's
+   * own. If an active session has the `key`, it is returned unchanged.
    */
   async restore(id: string, options: CreateSessionOptions = {}): Promise<Session> {
     const asked = camelOptions(options);
@@ -137,7 +143,7 @@ export class Snapshots {
     return session;
   }
 
-  /** Deletes a snapshot. Sessions that started from it go on. Idempotent. */
+  /** Deletes a snapshot. Sessions that started from it continue. Idempotent. */
   async delete(id: string, options: CallOptions = {}): Promise<void> {
     const record = await this.#find(id, options.signal);
     if (record !== undefined) await this.#remove(record, this.#workspaces.files(PREFIX + id));
@@ -148,7 +154,7 @@ export class Snapshots {
     return await readRecord(this.#workspaces.files(PREFIX + id), signal);
   }
 
-  /** Also of one that was not finished. */
+  /** Also removes an incomplete snapshot. */
   async #remove({ archives, isOwnImage, image, backend }: SnapshotRecord, store: Files) {
     for (const { file } of archives) await unlessMissing(store.remove(file));
     if (isOwnImage) await unlessMissing(this.#images.remove(image, { backend }), "INVALID_IMAGE");
@@ -157,7 +163,7 @@ export class Snapshots {
 
 function startRecord(session: Session, metadata: SnapshotFields["metadata"]): SnapshotRecord {
   const { id: sessionId, backend, profile } = session;
-  // The root of all others is read-only, or is the daemon's own machine.
+  // Otherwise the root is read-only, or the daemon's own machine.
   const isOwnImage = profile === "root" && session.image !== "host";
   const copy = crypto.randomUUID();
   return {

@@ -4,7 +4,7 @@ import { readEvents, type SseEvent, SseParser } from "./sse-parser.ts";
 
 const encoder = new TextEncoder();
 
-/** Feeds text in pieces that end after so many bytes. */
+/** Feeds text in chunks that end after the given numbers of bytes. */
 function parse(text: string, cuts: readonly number[] = []): SseEvent[] {
   const bytes = encoder.encode(text);
   const parser = new SseParser();
@@ -80,7 +80,7 @@ describe("SseParser", () => {
         fc.array(fc.nat({ max: 400 })),
         (all, lineEnds, mark, cuts) => {
           let text = mark ? "\uFEFF" : "";
-          // A CR before an LF would be one line end where two are meant.
+          // A CR before an LF would be one line ending where two are meant.
           const line = (content: string): void => {
             const end = lineEnds.next().value!;
             text += content + (content === "" && text.endsWith("\r") && end === "\n" ? "\r" : end);

@@ -187,7 +187,7 @@ describe("a request is sent again", () => {
   test("not before the time that the daemon asked for", async () => {
     const { setTimeout } = globalThis;
     const pauses: unknown[] = [];
-    // Its timers are the runtime's, too; only the pause is made short.
+    // The timers are also the runtime's; only this delay is shortened.
     vi.spyOn(globalThis, "setTimeout").mockImplementation((resume, ms, ...args) => {
       pauses.push(ms);
       return setTimeout(resume, ms === 7000 ? 0 : ms, ...args);
