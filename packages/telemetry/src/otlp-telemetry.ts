@@ -75,14 +75,16 @@ export class OtlpTelemetry implements StartedTelemetry {
     trace.setGlobalTracerProvider(this.#spans);
   }
 
-  /** Spans of libraries come from the tracer; these are cheaper. */
+  /** Spans of libraries come from the tracer; our own are cheaper. */
   startSpan(name: string, start: SpanStart): OpenSpan {
     const parent = start.parent && SpanTrace.of(start.parent);
     const context = new SpanTrace(this.#idsBelow(parent), parent?.tracestate, false);
     return new RecordedSpan(name, context, parent, start, this.#origin);
   }
 
-  /** Who calls decides whether its trace is kept; for those that begin here the ratio does. */
+  /**
+   * The caller decides whether its trace is sampled; the ratio applies to traces that begin here.
+   */
   #idsBelow(parent: SpanTrace | undefined): TraceIds {
     const spanId = this.#ids.generateSpanId();
     if (parent !== undefined)

@@ -1,4 +1,4 @@
-/** Spans as a real collector gets them. */
+/** Spans as a real collector receives them. */
 import { OtlpReceiver } from "@sandkasten/testkit";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { telemetryFromEnvironment } from "./settings-from-environment.ts";
@@ -76,7 +76,7 @@ it.each(["http/protobuf", "http/json"])(
     expect([first.isServer, second.isServer]).toEqual([false, true]);
     expect(first.durationMs).toBeGreaterThanOrEqual(60_000);
     expect(second.durationMs).toBeLessThan(60_000);
-    // Of the service and of the instrumentation.
+    // The version of the service and that of the instrumentation.
     expect(receiver.bodies.join("").match(/"1\.2\.3"/gu)).toHaveLength(2);
   },
 );

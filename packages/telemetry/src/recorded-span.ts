@@ -1,6 +1,6 @@
 /**
- * A span of ours, from its beginning until it is sent. The SDK's own spans check and copy every attribute
- * several times while a command waits; here all work is left to the moment when a batch is sent.
+ * One of our spans, from its start until it is sent. The SDK's own spans check and copy every
+ * attribute several times while a command waits; here all work is deferred until a batch is sent.
  */
 import { SpanKind, SpanStatusCode } from "@opentelemetry/api";
 import type { Attributes, HrTime, SpanStatus } from "@opentelemetry/api";
@@ -16,7 +16,7 @@ const SAMPLED = 1;
 const UNSET: SpanStatus = { code: SpanStatusCode.UNSET };
 const NONE: never[] = [];
 
-/** What all spans of a process have in common. */
+/** Common properties of all spans of a process. */
 export interface SpanOrigin {
   readonly resource: Resource;
   readonly scope: ReadableSpan["instrumentationScope"];
@@ -94,7 +94,7 @@ export class RecordedSpan implements OpenSpan, ReadableSpan {
     return message === undefined ? UNSET : { code: SpanStatusCode.ERROR, message };
   }
 
-  /** Kept: the exporter asks twice, for the size of the message and for its content. */
+  /** Cached: the exporter asks twice, for the size of the message and for its content. */
   get attributes(): Attributes {
     this.#attributes ??= this.#allAttributes();
     return this.#attributes;

@@ -1,4 +1,4 @@
-/** The place of one of our spans in its trace, in the terms of headers and of OpenTelemetry. */
+/** The position of one of our spans in its trace, for headers and for OpenTelemetry. */
 import type { SpanContext } from "@opentelemetry/api";
 import { TraceState } from "@opentelemetry/core";
 import { idsOf, traceparentOf } from "./trace-context.ts";
@@ -26,7 +26,7 @@ export class SpanTrace implements TraceContext, SpanContext {
     this.traceState = new TraceState(tracestate);
   }
 
-  /** The parent that a caller named, which is one of ours within this process. */
+  /** The parent that a caller named, if it is one of ours in this process. */
   static of(parent: TraceContext): SpanTrace {
     return parent instanceof SpanTrace
       ? parent

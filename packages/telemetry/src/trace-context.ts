@@ -5,7 +5,7 @@ export interface TraceContext {
   /** Of version 00: `00-<trace id>-<span id>-<flags>`. */
   readonly traceparent: string;
   readonly tracestate?: string;
-  /** The parts of `traceparent`, where they are known already. */
+  /** The parts of `traceparent`, if they are already known. */
   readonly ids?: TraceIds;
 }
 
