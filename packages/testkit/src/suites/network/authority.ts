@@ -11,7 +11,7 @@ const NEW_KEY = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes".split(
 export interface TestAuthority {
   /** PEM, for sandboxes to trust. */
   readonly certificate: string;
-  /** For the server that is called `host`. */
+  /** For the server with the name `host`. */
   readonly server: { readonly cert: string; readonly key: string };
 }
 

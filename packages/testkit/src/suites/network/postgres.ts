@@ -10,7 +10,7 @@ import type { Served } from "./world.ts";
 const PROGRAMS = "/usr/lib/postgresql";
 const run = promisify(execFile);
 
-/** Where Debian keeps the programs of the newest version. */
+/** Where Debian installs the programs of the newest version. */
 async function postgresPrograms(): Promise<string> {
   const newest = (await readdir(PROGRAMS)).toSorted((one, other) => Number(one) - Number(other));
   return join(PROGRAMS, newest.at(-1) ?? "", "bin");

@@ -1,4 +1,4 @@
-/** Programs trust the authority of their sandbox without a word about it in their environment. */
+/** Programs trust the authority of their sandbox without any variable in their environment. */
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { makeAuthority } from "./authority.ts";
 import { gitRepository } from "./repositories.ts";
@@ -10,7 +10,7 @@ import type { Served } from "./world.ts";
 const HELLO = "hello over TLS\n";
 const STRANGER = "stranger.test";
 
-/** By what each is known to look at: a bundle, OpenSSL's hashed directory, or both. */
+/** Where each program looks: a bundle, OpenSSL's hashed directory, or both. */
 const PROGRAMS: Readonly<Record<string, { readonly command: string; readonly prints: string }>> = {
   curl: { command: "curl -sS URL/hello", prints: HELLO },
   wget: { command: "wget -qO- URL/hello", prints: HELLO },
@@ -59,7 +59,7 @@ export function trustSuite(setup: () => NetworkSetup): void {
     for (const { close } of served.splice(0)) await close();
   });
 
-  /** Runs a command in an environment that says nothing but where programs are. */
+  /** Runs a command in an environment with nothing but PATH and HOME. */
   const bare = async (command: string, host: string, port: number): Promise<string> => {
     const address = `${host}:${String(port)}`;
     const text = command.replaceAll("URL", `https://${address}`).replaceAll("HOST", address);
