@@ -1,4 +1,7 @@
-/** Clients and web pages that want more than theirs, against the real HTTP server and a real daemon. */
+/**
+ * Clients and web pages that try to exceed their rights, against the real HTTP server and a real
+ * daemon.
+ */
 import { request } from "node:http";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { SandboxClient } from "@sandkasten/sdk";
@@ -44,7 +47,7 @@ interface Answer {
   readonly text: string;
 }
 
-/** A message as it is, and the first answer to it. */
+/** A raw message, and the first response to it. */
 async function send(
   message: object | string,
   headers: Readonly<Record<string, string>> = {},

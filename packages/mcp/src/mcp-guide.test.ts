@@ -1,4 +1,7 @@
-/** The guide's snippets are what clients read: valid JSON that starts this program with options it has. */
+/**
+ * The guide's snippets are usable by clients: valid JSON that starts this program with options that
+ * exist.
+ */
 import { readFile } from "node:fs/promises";
 import { expect, it } from "vitest";
 import { z } from "zod";

@@ -45,7 +45,7 @@ interface Inspected {
   readonly stderr: string;
 }
 
-/** One run of the inspector, which connects, asks for one thing and ends. */
+/** One run of the inspector, which connects, makes one request and exits. */
 async function inspect(...args: readonly string[]): Promise<Inspected> {
   const env = { PATH: process.env["PATH"], HOME: home };
   const options = [INSPECTOR, "--cli", "--format", "json", ...args];
@@ -81,7 +81,7 @@ describe.each([
   it.each(["legacy", "modern"])("the inspector calls tools, in the %s era", async (era) => {
     const negotiate = ["--protocol-era", era];
     const [listed, called] = await Promise.all([
-      // With --strict it ends with an error for schemas that some clients cannot read.
+      // With --strict it exits with an error for schemas that some clients cannot read.
       inspect(...target(), ...negotiate, "--method", "tools/list", "--strict"),
       inspect(...target(), ...negotiate, ...exec("echo inspected; exit 3")),
     ]);

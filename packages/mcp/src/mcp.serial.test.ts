@@ -288,7 +288,7 @@ describe("over HTTP", () => {
           stdout: `client-${index}\n`,
           sandbox_id: ids[index],
         });
-      // Another client's sandbox is like one that does not exist.
+      // Another client's sandbox looks like one that does not exist.
       for (const client of clients.slice(1)) {
         const other = await client.callTool({
           name: "sandbox_exec",
