@@ -16,7 +16,7 @@ afterEach(async () => {
 const DAEMON = { url: "http://127.0.0.1:8181", apiKey: "sk-it's", apiKeyGenerated: true };
 const TOLD = String.raw`SANDKASTEN_URL=http://127.0.0.1:8181 SANDKASTEN_API_KEY='sk-it'\''s' `;
 
-/** How a daemon that was started so is to be reached. */
+/** How to reach a daemon that was started this way. */
 async function address(
   name: string,
   yaml: string,

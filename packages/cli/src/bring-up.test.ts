@@ -78,6 +78,6 @@ it("a start that is interrupted is given up", async () => {
   });
   await expect(starting).rejects.toBeInstanceOf(Interrupted);
   expect(stages).toEqual(["data directory"]);
-  // Nothing is held: another start is free to go on.
+  // Nothing is locked: another start can proceed.
   lockDataDir(dataDir)[Symbol.dispose]();
 });

@@ -1,4 +1,7 @@
-/** The command line as people run it: its own process, a real daemon, real sandboxes, a real terminal. */
+/**
+ * The command line as people run it: a separate process, a real daemon, real sandboxes, a real
+ * terminal.
+ */
 import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
@@ -76,7 +79,7 @@ afterEach(() => {
   for (const terminal of terminals.splice(0)) terminal.close();
 });
 
-/** A terminal with a shell of the user, who types. */
+/** A terminal with the user's shell and typed input. */
 class Terminal {
   readonly #pty: IPty;
   #text = "";
@@ -103,7 +106,7 @@ class Terminal {
     terminals.push(this);
   }
 
-  /** As closing the window does. */
+  /** The same as closing the window. */
   close(): void {
     if (!this.#closed) this.#pty.kill("SIGHUP");
   }
@@ -120,7 +123,7 @@ class Terminal {
     this.#pty.resize(cols, rows);
   }
 
-  /** Waits until the screen has shown it. */
+  /** Waits until the screen has shown the pattern. */
   async shows(pattern: RegExp): Promise<string> {
     const found = Promise.withResolvers<string>();
     this.#look = () => {
@@ -225,11 +228,11 @@ describe("shell", () => {
     const terminal = new Terminal(`${PROGRAM} shell; echo "code $?"; stty -a`);
     terminal.type("tty; stty size\r");
     await terminal.shows(/\/dev\/pts\/\d+\r\n30 100\r\n/);
-    // The news of a resize and what is typed come by different ways: who is told waits for it.
+    // Resizes and input travel separately, so the program waits until the resize has arrived.
     terminal.type("until [ \"$(stty size)\" = '40 120' ]; do sleep 0.02; done; echo re''sized\r");
     terminal.resize(120, 40);
     await terminal.shows(/resized/);
-    // Ctrl-C is for the program inside: the shell goes on.
+    // Ctrl-C goes to the program inside: the shell continues.
     terminal.type("echo a''sleep; sleep 600\r");
     await terminal.shows(/asleep/);
     terminal.type("\u0003");

@@ -33,7 +33,7 @@ function local(): Readonly<Record<string, string>> {
   return { SANDKASTEN_DATA_DIR: scratch, SANDKASTEN_LISTEN: `127.0.0.1:${port}`, HOME: scratch };
 }
 
-/** The port was in use until now, so that nobody else has it. */
+/** The port was in use until now, so no other process uses it. */
 async function withoutDaemon(): Promise<Readonly<Record<string, string>>> {
   await new Promise((resolve) => server.close(resolve));
   return { SANDKASTEN_URL: `http://127.0.0.1:${port}`, SANDKASTEN_API_KEY: "key-of-nobody" };

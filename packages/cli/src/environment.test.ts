@@ -36,7 +36,7 @@ describe("compileCacheDirectory()", () => {
   });
 
   it("does not exist when the home directory belongs to another user or is missing", async () => {
-    // Only root can give a directory away; everybody else has one of root's to look at.
+    // Only root can change a directory's owner; other users test with one of root's.
     const isRoot = process.geteuid?.() === 0;
     if (isRoot) await chown(home, 65_534, 65_534);
     expect(compileCacheDirectory({ HOME: isRoot ? home : "/" })).toBeUndefined();

@@ -7,7 +7,7 @@ import { processHost } from "./host.ts";
 import { separateCommand } from "./separate-command.ts";
 import { MemoryOutput, runTestCli } from "./testing/test-host.ts";
 
-/** Each program listens to its streams. */
+/** Each program adds listeners to its streams. */
 function newProgram(): Command {
   const host = processHost();
   return assemble({ ...host, stdout: new MemoryOutput(), stderr: new MemoryOutput() }).program;
@@ -51,7 +51,9 @@ describe("the help of every command", () => {
   });
 });
 
-/** The command that an example runs, without running it; throws where it is not a valid command line. */
+/**
+ * The command that an example runs, without running it; throws if it is not a valid command line.
+ */
 function parse(example: string): string {
   const line = /sandkasten ([^<>)]*)/.exec(example)?.[1] ?? "";
   const quoted = line.match(/'[^']*'|[^\s']+/g) ?? [];

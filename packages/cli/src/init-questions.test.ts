@@ -13,7 +13,7 @@ afterEach(async () => {
   await rm(scratch, { recursive: true, force: true });
 });
 
-/** Runs `init` on a terminal and answers each question when it is asked. */
+/** Runs `init` on a terminal and answers each prompt. */
 async function init(answers: readonly (readonly [question: RegExp, typed: string])[]) {
   const main = fileURLToPath(new URL("main.ts", import.meta.url));
   const pty = spawn(process.execPath, [main, "init"], {

@@ -1,4 +1,4 @@
-/** Which modules commands load: most of the time that a short command takes goes into loading. */
+/** Which modules commands load: a short command spends most of its time loading them. */
 import { execFile } from "node:child_process";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";

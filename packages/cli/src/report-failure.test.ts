@@ -1,4 +1,4 @@
-/** Every failure says what happened and what to do, and both are right. */
+/** Every failure says what happened and what to do, and both are correct. */
 import { createServer } from "node:net";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import type { AddressInfo } from "node:net";
@@ -14,7 +14,7 @@ import { TestCli } from "./testing/test-host.ts";
 let daemon: TestDaemon;
 let scratch: string;
 let session: string;
-/** `RUDE` accepts connections and hangs up, at `CLOSED` nobody listens. */
+/** `RUDE` accepts connections and closes them; nothing listens at `CLOSED`. */
 const addresses = new Map<string, string>();
 const server = createServer((socket) => socket.destroy());
 
@@ -37,7 +37,7 @@ afterAll(async () => {
 describe("a hint", () => {
   it("is there for every code that the daemon can answer with", () => {
     const without = Object.keys(ERROR_CATALOGUE).filter((code) => !Object.hasOwn(HINTS, code));
-    // Its hint has the id of the request.
+    // Its hint contains the id of the request.
     expect(without).toEqual(["INTERNAL_ERROR"]);
   });
 });
@@ -54,7 +54,7 @@ const NOWHERE = { SANDKASTEN_URL: "CLOSED" };
 
 describe("a failure", () => {
   const cases: readonly Case[] = [
-    // What is wrong here is said before anybody asks whether a daemon runs.
+    // Local mistakes are reported before the command connects to a daemon.
     {
       args: "image import x:1 no.tar",
       env: NOWHERE,

@@ -1,4 +1,4 @@
-/** Runs the command line once and answers its exit code. */
+/** Runs the command line once and returns its exit code. */
 import { type Command, CommanderError } from "commander";
 import { assemble } from "./assemble.ts";
 import { exitCodeOf } from "./failure.ts";

@@ -5,7 +5,7 @@ import { describe, expect, it } from "vitest";
 import type { Cli } from "./cli.ts";
 import { streamCommand } from "./stream-command.ts";
 
-/** A command that fails to take input while its status is still `running`, and then ends. */
+/** A command that fails to accept input while its status is still `running`, and then ends. */
 async function fed(failure: SandboxError): Promise<ExecInfo> {
   const tried = Promise.withResolvers<void>();
   const end = { status: "done", exitCode: 0 } as ExecInfo;

@@ -103,7 +103,7 @@ describe("AgentRunPrinter", () => {
       ],
       200,
     );
-    // Colours are ours.
+    // Colours are our own.
     const shown = stripVTControlCharacters(stdout + stderr);
     expect(shown).not.toMatch(/[^\P{C}\n]/u);
     expect(shown.match(/\\x1b]52;c;aGk=\\x07\\u\{202e\}\\x9b/g)).toHaveLength(5);

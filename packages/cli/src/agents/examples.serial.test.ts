@@ -104,7 +104,7 @@ describe("acceptance CM-42", () => {
     let shown = "";
     for await (const text of child.stderr) {
       shown += String(text);
-      // The output of the sandbox is there while the command runs.
+      // The sandbox's output arrives while the command runs.
       if (shown.includes("  begun\n")) child.kill("SIGINT");
     }
     expect(await exited).toEqual([130, null]);
@@ -191,7 +191,7 @@ describe("an example", () => {
     const check = call("sandbox_exec", {
       command: "python3 -c 'from double import double; print(double(21))'",
     });
-    /** Which of the agents asks is known by the tools' results and its instructions. */
+    /** The tool results and the instructions identify the agent that asks. */
     model.play(({ messages }) => {
       const [system] = messages;
       const instructions = String(system?.content);

@@ -1,4 +1,4 @@
-/** Commands without --dir: on a network of their own, where the usual port is free. */
+/** Commands without --dir, in a separate network namespace where the default port is free. */
 import { execFile } from "node:child_process";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";

@@ -12,7 +12,7 @@ afterEach(async () => {
   await rm(scratch, { recursive: true, force: true });
 });
 
-/** No daemon listens there, whatever runs on this machine. */
+/** No daemon listens here, whatever runs on this machine. */
 const doctor = ["--url", "http://127.0.0.1:1", "doctor"];
 
 describe("doctor", () => {
@@ -23,7 +23,7 @@ describe("doctor", () => {
     expect(stdout).toMatch(/✓ node Node \d+/);
     expect(stdout).toMatch(/✗ configuration .*loud.*\n {2}→ Correct the file/);
     expect(stdout).toMatch(/^✗ Sandboxes cannot run here yet\.\n {2}→ Correct the file/);
-    // That no daemon runs is no reason.
+    // A missing daemon is not a reason.
     expect(stdout).toMatch(/^– daemon none answers/m);
   });
 

@@ -12,7 +12,7 @@ afterAll(async () => {
   await daemon[Symbol.asyncDispose]();
 });
 
-/** As the gateway would. */
+/** Records a connection as the gateway does. */
 function refuses(name: string): void {
   const connection = { target: { name, port: 443 }, via: "connect" as const };
   daemon.http.core.networks

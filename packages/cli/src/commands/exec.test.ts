@@ -40,7 +40,7 @@ describe("exec", () => {
     await running.seen(/up/);
     running.signal("SIGINT");
     expect((await running.done).code).toBe(130);
-    // The session is not ours to end.
+    // The session does not belong to us.
     expect((await daemon.run(["ls"])).stdout).toContain(session);
   });
 

@@ -80,7 +80,7 @@ describe("forward", () => {
     const refused = connect(shut?.local_port ?? 0, "127.0.0.1");
     await once(refused, "close");
     await cli.seen(/port 9001: /, "stderr");
-    // Other machines do not get in.
+    // Other machines cannot connect.
     const [other] = Object.values(networkInterfaces()).flatMap((all = []) =>
       all.filter(({ internal, family }) => !internal && family === "IPv4"),
     );

@@ -123,7 +123,7 @@ describe("an id", () => {
       });
     }
     expect((await daemon.run(["kill", prefix])).stdout).toBe(`${id}\n`);
-    // Those that have ended are found, too, where they are the only ones.
+    // Ended sessions are found, too, if no other one matches.
     expect((await daemon.run(["ps", prefix])).code).toBe(0);
   });
 

@@ -28,7 +28,7 @@ beforeEach(async () => {
   await writeFile(join(outside, "secret"), "untouched");
 });
 afterEach(async () => {
-  // Whatever a test was about, nothing outside may have changed.
+  // Whatever a test does, nothing outside may have changed.
   assert.equal(await readFile(join(outside, "secret"), "utf8"), "untouched");
   assert.deepEqual(await readdir(outside), ["secret"]);
   await rm(scratch, { recursive: true, force: true });
@@ -80,7 +80,7 @@ describe("unpackArchive() stays inside the directory", () => {
 
   it("refuses to write through a link that the archive made", async () => {
     const entries = [{ path: "a", type: "symlink", target: outside } as const, file("a/secret")];
-    // The file comes first into being, and the link then finds a directory in its place.
+    // The file is created first, and the link then finds a directory in its place.
     await expect(unpack(entries)).rejects.toThrow(
       /is not a directory, but a directory exists there/,
     );

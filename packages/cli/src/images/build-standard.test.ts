@@ -33,7 +33,7 @@ afterEach(async () => {
   await rm(scratch, { recursive: true, force: true });
 });
 
-/** As mmdebstrap runs them. */
+/** The way mmdebstrap runs them. */
 async function add(packages: { readonly pip?: string[]; readonly npm?: string[] }): Promise<void> {
   const env = { ...process.env, PIP_NO_INDEX: "1", PIP_FIND_LINKS: scratch, HOME: scratch };
   for (const hook of hooks({ debian: [], pip: [], npm: [], ...packages }))

@@ -73,7 +73,7 @@ function pipHook(packages: readonly string[]): string {
     'version=$(cd "$1/usr/lib" && ls -d python3.[0-9]* | head -n 1 | sed s/python//)',
     'packages="$1/usr/local/lib/python$version/dist-packages"',
     words.join(" "),
-    // pip puts programs beside the packages, and has them start the Python that pip itself runs on.
+    // pip installs programs next to the packages, with the Python that pip itself runs on.
     'if [ -d "$packages/bin" ]',
     'then sed -i "1s|^#!.*|#!/usr/bin/python3|" "$packages"/bin/*',
     'mv "$packages"/bin/* "$1/usr/local/bin/"',
