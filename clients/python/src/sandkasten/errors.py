@@ -1,4 +1,4 @@
-"""The client's only error: what the daemon answered, or that no daemon answered."""
+"""The client's only error: what the daemon returned, or that it did not respond."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ class SandboxError(Exception):
     ) -> None:
         super().__init__(f"{code}: {message}")
         self.code = code
-        """A code of the daemon, or `CONNECTION_FAILED` when no daemon answered."""
+        """A code of the daemon, or `CONNECTION_FAILED` if it did not respond."""
         self.status = status
-        """The HTTP status; 0 when there was no response."""
+        """The HTTP status; 0 if there was no response."""
         self.message = message
         self.details = details
         self.request_id = request_id
         """Identifies the request in the daemon's log."""
         self.retry_after_seconds = retry_after_seconds
-        """How long the daemon asks clients to wait before they try again."""
+        """How long the daemon asks clients to wait before a retry."""
 
     @property
     def result(self) -> ExecResult | None:
-        """With `COMMAND_TIMEOUT`: the result until the timeout."""
+        """With `COMMAND_TIMEOUT`: the result so far."""
         if self.details is None or "exec_id" not in self.details or "output" not in self.details:
             return None
         return result_from_body(self.details)
@@ -71,7 +71,7 @@ def connection_failed(what: str, reason: object) -> SandboxError:
 
 
 def error_from_response(status: int, content: bytes, headers: Mapping[str, str]) -> SandboxError:
-    """The error that a response other than success describes."""
+    """The error for an unsuccessful response."""
     request_id = headers.get("x-request-id")
     retry_after = parse_retry_after(headers.get("retry-after"))
     try:
@@ -108,7 +108,7 @@ def error_from_body(
 
 
 def parse_retry_after(value: str | None) -> float | None:
-    """Seconds, from a header that has seconds or a date."""
+    """Seconds, from a header that contains seconds or a date."""
     if value is None:
         return None
     if value.strip().isdecimal():

@@ -1,4 +1,4 @@
-"""Server-sent events of the daemon, and what its event feed tells."""
+"""Server-sent events of the daemon, and the events of its feed."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from .types import from_body
 
 @dataclass(frozen=True)
 class SandboxEvent:
-    """Something that happened."""
+    """An event of the feed."""
 
     id: str
-    """The cursor behind this event."""
+    """The event's id, and the cursor to continue after it."""
     type: str
-    """Such as `exec.ended`; `gap` when events are missing before the next one, see its `reason`."""
+    """Such as `exec.ended`; `gap` if events are missing before the next one, see its `reason`."""
     time: str
-    """When it happened; of a gap, when it was noticed."""
+    """When it happened; for a gap, when it was noticed."""
     owner: str
-    """Whose it is; empty for the daemon itself."""
+    """The owner; empty for the daemon itself."""
     session_id: str | None
     data: Mapping[str, Any]
     """The data of an event, which depends on its type."""
@@ -42,7 +42,7 @@ def json_object(event: httpx2.ServerSentEvent) -> Mapping[str, Any]:
 
 
 def feed_event(event: httpx2.ServerSentEvent, cursor: str) -> SandboxEvent | None:
-    """What an event of the feed tells; None for those that are about the feed itself."""
+    """The parsed event; None for events about the feed itself."""
     if event.event == "gap":
         now = datetime.now(timezone.utc).isoformat()
         return SandboxEvent(cursor, "gap", now, "", None, json_object(event))

@@ -1,4 +1,4 @@
-"""What the daemon says about keys."""
+"""The keys of a daemon, as it describes them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ KeyScope: TypeAlias = Literal["admin", "use", "read"]
 
 @dataclass(frozen=True)
 class KeyInfo:
-    """A key, without what would let somebody use it. Times are ISO 8601."""
+    """A key without its secret. Times are ISO 8601."""
 
     id: str
     name: str
     owner: str
     scope: KeyScope
     source: Literal["config", "stored"]
-    """Keys of the configuration are changed there, and cannot be revoked here."""
+    """Configured keys are changed in the configuration, and cannot be revoked here."""
     created_at: str | None
     expires_at: str | None
     revoked_at: str | None
     last_used_at: str | None
-    """To within some minutes."""
+    """Accurate to a few minutes."""
     max_sessions: int | None
     max_running_execs: int | None
     max_image_bytes: int | None
@@ -30,6 +30,6 @@ class KeyInfo:
 
 @dataclass(frozen=True)
 class CreatedKey(KeyInfo):
-    """A new key with the key itself, which is told this once."""
+    """A new key including its secret, which is not shown again."""
 
     key: str

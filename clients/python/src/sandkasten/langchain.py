@@ -40,7 +40,7 @@ def sandbox_tools(session: Session | SyncSession) -> list[StructuredTool]:
 
 
 def _advice(error: ValidationError | ValidationErrorV1) -> str:
-    """What was wrong with the input, without the input, which can be long."""
+    """Describes the problem with the input without repeating the input, which can be long."""
     mistakes = (
         f"{'.'.join(str(part) for part in mistake['loc'])}: {mistake['msg']}"
         for mistake in error.errors()

@@ -1,4 +1,4 @@
-"""Puts output together from its pieces."""
+"""Assembles output from chunks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _new_decoder = codecs.getincrementaldecoder("utf-8")
 
 
 class OutputAssembler:
-    """Knows how far the output was delivered, and which characters are incomplete."""
+    """Tracks how far the output was delivered, and incomplete characters."""
 
     def __init__(self, cursor: int, is_filtered: bool) -> None:
         self.cursor = cursor
@@ -27,12 +27,12 @@ class OutputAssembler:
         self._last: OutputChunk | None = None
 
     def skip(self, count: int) -> None:
-        """So many bytes can no longer be read."""
+        """Records bytes that can no longer be read."""
         if self._is_filtered:
             self._skipped += count
 
     def add(self, body: Mapping[str, Any]) -> list[OutputChunk]:
-        """What is new in a piece."""
+        """The new part of a chunk."""
         exact = body.get("chunk_base64")
         data = body["chunk"].encode() if exact is None else base64.b64decode(exact)
         known = max(0, self.cursor - body["offset"])
@@ -48,7 +48,7 @@ class OutputAssembler:
             seq=body["seq"],
             timestamp=body["timestamp"],
             offset=offset,
-            # With one stream only, the offsets between its pieces belong to the other stream.
+            # With one stream only, the offsets between its chunks belong to the other stream.
             skipped_bytes=self._skipped if self._is_filtered else offset - self.cursor,
         )
         self._skipped = 0

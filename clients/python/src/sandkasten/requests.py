@@ -10,7 +10,7 @@ from urllib.parse import quote
 from .types import Command, FileChange, FileEntry, OutputStream, WrittenFile
 
 SandboxPath: TypeAlias = str | bytes | FileEntry | WrittenFile | FileChange
-"""A path in a sandbox: text, its bytes, or something that has a path. Relative paths start at /workspace."""
+"""A path in a sandbox: text, its bytes, or an object with a path. Relative paths start at /workspace."""
 
 Query: TypeAlias = Mapping[str, "str | int | bool | Sequence[str] | None"]
 
@@ -24,7 +24,7 @@ class OutputCondition(TypedDict, total=False):
 
 
 class WorkspaceMount(TypedDict, total=False):
-    """A workspace, and where the session has it."""
+    """A workspace, and its mount path in the session."""
 
     id: str
     path: str
@@ -39,23 +39,23 @@ class TerminalSize(TypedDict):
 
 
 class ExecOptions(TypedDict, total=False):
-    """How a command runs. All are optional."""
+    """Options for running a command. All are optional."""
 
     idle_timeout_ms: int | None
-    """The command is ended when it prints nothing for so long."""
+    """Kills the command if it prints nothing for this long."""
     cwd: str | None
     """Text runs in the shell's directory by default, a list of arguments in /workspace."""
     env: Mapping[str, str] | None
     """Variables for this command only."""
     user: str | None
     stdin: str | bytes | None
-    """All of its input. Without it, the command reads the end of input at once."""
+    """The complete stdin. Without it, stdin is at its end."""
     shell: str | None
     """Name of the shell that runs it; created on first use."""
     stateful: bool | None
-    """False runs text in a fresh shell."""
+    """False runs text in a new shell."""
     merge: bool | None
-    """One pipe for stdout and stderr, so that their order is exact."""
+    """Uses one pipe for stdout and stderr, so their order is exact."""
     output_budget_bytes: int | None
     """How much output the result contains: its beginning and its end."""
     wait_ms: int | None
@@ -70,10 +70,10 @@ class ExecOptions(TypedDict, total=False):
 
 
 class StartOptions(ExecOptions, total=False):
-    """How a command runs that is not waited for."""
+    """Options for starting a command without waiting for it."""
 
     stdin_open: bool | None
-    """Keep its input open for `write_stdin`."""
+    """Keep stdin open for `write_stdin`."""
 
 
 def exec_body(cmd: Command, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The trace that a call belongs to, where the program uses OpenTelemetry. Needs no dependency on it."""
+"""The current trace, if the program uses OpenTelemetry. Needs no dependency on it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def trace_headers() -> dict[str, str]:
 
     Baggage stays here: it can hold anything, and the daemon has no use for it.
     """
-    # A program that has not imported it has no span, and does not wait for the import.
+    # A program that has not imported it has no span, and need not wait for the import.
     if "opentelemetry.trace" not in sys.modules:
         return {}
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator

@@ -1,4 +1,4 @@
-"""What the daemon says about sessions, commands, files and ports."""
+"""Sessions, commands, files and ports, as the daemon describes them."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class SessionInfo:
     ttl_seconds: int
     created_at: str
     expires_at: str
-    """When the session expires unless it is used before."""
+    """When the session expires unless it is used."""
     max_expires_at: str
-    """When the session expires in any case."""
+    """When the session ends even if it is used."""
     last_activity_at: str
     ended_at: str | None
     end_reason: str | None
@@ -48,7 +48,7 @@ class SessionInfo:
 
 @dataclass(frozen=True)
 class SessionStats:
-    """What a sandbox uses, and what it may use."""
+    """A sandbox's current resource usage, and its limits."""
 
     memory_bytes: int
     memory_limit: int
@@ -71,7 +71,7 @@ class IsolationFact:
 
 @dataclass(frozen=True)
 class IsolationReport:
-    """How a sandbox is isolated, as measured."""
+    """A sandbox's isolation, as measured inside it."""
 
     tier: str
     runtime: str
@@ -91,14 +91,14 @@ class ExecInfo:
     shell: str | None
     """The shell that ran it; None for a list of arguments."""
     exit_code: int | None
-    """None while the command runs, or when its exit code is unknown."""
+    """None while the command runs, or if its exit code is unknown."""
     end_reason: str | None
     """`exited`, `timeout`, `idle_timeout`, `oom`, `killed`, `cancelled`, `sandbox_gone`, `not_started` or `unknown`."""
     timed_out: bool
     signal: int | None
     """The signal that ended it."""
     cwd: str
-    """The shell's directory afterwards."""
+    """The shell's directory after the command."""
     duration_ms: int
     output_bytes: int
     stdout_bytes: int
@@ -146,7 +146,7 @@ class ExecResult(ExecInfo):
 
 @dataclass(frozen=True)
 class OutputChunk:
-    """A piece of output."""
+    """A chunk of output."""
 
     stream: OutputStream
     text: str
@@ -186,9 +186,9 @@ class ShellInfo:
     cwd: str
     busy: bool
     exec_id: str | None
-    """The command that runs in it."""
+    """The command running in it."""
     queued: int
-    """Commands that wait for it."""
+    """How many commands wait for it."""
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ class FileEntry:
     uid: int
     gid: int
     target: str | None
-    """Where a link leads."""
+    """The target of a link."""
     etag: str
     """Changes whenever the content does."""
     raw_path: str | None
@@ -270,7 +270,7 @@ class ImageInfo:
 
 
 def from_body(cls: type[T], body: Mapping[str, Any]) -> T:
-    """Takes the known fields of a response; a newer daemon may send more."""
+    """Reads the known fields of a response; a newer daemon may send more."""
     known = fields(cls)  # type: ignore[arg-type]
     return cls(**{field.name: body.get(field.name) for field in known})
 

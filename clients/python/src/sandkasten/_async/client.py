@@ -24,7 +24,7 @@ _DEFAULT_URL = "http://127.0.0.1:8080"
 class SandboxClient:
     """A client of one daemon. A `with` block closes its connections, and so does `close`.
 
-    Without arguments it takes `SANDKASTEN_URL` and `SANDKASTEN_API_KEY` from the environment.
+    Without arguments, it uses `SANDKASTEN_URL` and `SANDKASTEN_API_KEY` from the environment.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class SandboxClient:
         timeout_seconds: float = 60.0,
         retry: RetryPolicy | None = None,
     ) -> None:
-        """`timeout_seconds` is for calls that wait for nothing, such as the end of a command."""
+        """`timeout_seconds` does not apply to calls that wait for something."""
         url = base_url or os.environ.get("SANDKASTEN_URL") or _DEFAULT_URL
         key = api_key if api_key is not None else os.environ.get("SANDKASTEN_API_KEY")
         self._transport = Transport(url, key, timeout_seconds, retry or RetryPolicy())
@@ -60,7 +60,7 @@ class SandboxClient:
         workspaces: Sequence[WorkspaceMount] | None = None,
         idempotency_key: str | None = None,
     ) -> Session:
-        """Creates a session, or returns the active session of `key`. Defaults come from the daemon."""
+        """Creates a session, or returns the active session for `key`. The daemon sets defaults."""
         body = present(
             {
                 "image": image,
@@ -89,7 +89,7 @@ class SandboxClient:
         return Session(self._transport, from_body(SessionInfo, answer), created)
 
     async def get_session(self, session_id: str) -> Session:
-        """The session with this id, also one that has ended."""
+        """The session with an id, active or ended."""
         body = await self._transport.json(Call("GET", session_url(session_id)))
         return Session(self._transport, from_body(SessionInfo, body))
 
@@ -100,7 +100,7 @@ class SandboxClient:
         key: str | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> list[Session]:
-        """All sessions that match: those that have not ended first, newest first among both."""
+        """All matching sessions: those that have not ended first, each group newest first."""
         return [session async for session in self.sessions(status, key=key, metadata=metadata)]
 
     async def sessions(
@@ -110,7 +110,7 @@ class SandboxClient:
         key: str | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> AsyncIterator[Session]:
-        """The same sessions, page by page."""
+        """The same sessions, loading pages as needed."""
         pairs = [f"{name}={value}" for name, value in (metadata or {}).items()]
         query: dict[str, Any] = {"status": status, "key": key, "metadata": pairs}
         while True:
@@ -129,7 +129,7 @@ class SandboxClient:
         return [from_body(WorkspaceInfo, workspace) for workspace in body["workspaces"]]
 
     async def create_workspace(self, workspace_id: str) -> WorkspaceInfo:
-        """Creates an empty workspace, or returns the one of this id."""
+        """Creates an empty workspace, or returns the existing one with this id."""
         path = f"/v1/workspaces/{segment(workspace_id)}"
         return from_body(WorkspaceInfo, await self._transport.json(Call("PUT", path)))
 
@@ -139,7 +139,7 @@ class SandboxClient:
         await self._transport.json(Call("DELETE", path, done_when_repeated="FILE_NOT_FOUND"))
 
     def workspace_files(self, workspace_id: str) -> Files:
-        """The files of a workspace, also while no session uses it."""
+        """The files of a workspace, even if no session uses it."""
         return Files(self._transport, f"/v1/workspaces/{segment(workspace_id)}")
 
     async def list_images(self) -> list[ImageInfo]:
@@ -162,17 +162,17 @@ class SandboxClient:
         session_id: str | None = None,
         owner: str | None = None,
     ) -> AsyncIterator[SandboxEvent]:
-        """What happens, each event once and in order, also when the connection breaks.
+        """Events, each once and in order, even if the connection breaks.
 
-        `types` such as `exec.ended`, or their first words such as `session`. `cursor` is the `id` of
-        the last event that was dealt with. Without it, events `begin` now, or at the oldest that is
-        kept. `follow=False` ends after what there is.
+        `types` are names such as `exec.ended`, or first words such as `session`. `cursor` is the `id`
+        of the last processed event. Without it, events `begin` now, or at the oldest stored event.
+        `follow=False` ends after the stored events.
         """
         choice = EventChoice(types, cursor, begin, follow, session_id, owner)
         return follow_events(self._transport, "/v1/events", choice)
 
     async def health(self) -> bool:
-        """Whether the daemon answers. It needs no key."""
+        """Whether the daemon is up. It needs no key."""
         return bool((await self._transport.json(Call("GET", "/healthz")))["status"] == "ok")
 
     async def version(self) -> Mapping[str, Any]:
@@ -181,7 +181,7 @@ class SandboxClient:
         return body
 
     async def close(self) -> None:
-        """Closes the connections that are kept for later calls. Sessions continue."""
+        """Closes the connections kept open for later calls. Sessions continue."""
         await self._transport.close()
 
     async def __aenter__(self) -> SandboxClient:

@@ -1,4 +1,4 @@
-"""Commands: started, followed, waited for, signalled and fed."""
+"""Commands: start, follow, wait, signal, and write to stdin."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from .primitives import sleep
 from .transport import Call, Transport
 
 _WAIT_MS = 60_000
-"""What one request waits for: short enough that no proxy takes it for dead."""
+"""How long one request waits: short enough that no proxy closes it."""
 
 
 class Exec:
-    """A command that runs or has run. It continues when nothing follows it."""
+    """A running or finished command. It continues without a client."""
 
     def __init__(self, transport: Transport, session_id: str, exec_id: str) -> None:
         self._transport = transport
@@ -48,7 +48,7 @@ class Exec:
         self.id = exec_id
 
     async def info(self) -> ExecInfo:
-        """What is known of it now."""
+        """The command's current state."""
         return from_body(ExecInfo, await self._transport.json(Call("GET", self._path)))
 
     async def read(
@@ -58,7 +58,7 @@ class Exec:
         wait_ms: int | None = None,
         stream: OutputStream | None = None,
     ) -> OutputPage:
-        """A part of its output from a byte offset on, also after its end."""
+        """A part of its output from a byte offset on, even after it has ended."""
         query: Query = {
             "cursor": cursor,
             "max_bytes": max_bytes,
@@ -96,7 +96,7 @@ class Exec:
         until: OutputCondition | None = None,
         output_budget_bytes: int | None = None,
     ) -> ExecResult:
-        """Waits for its end, or until its output matches. A timeout of the command is a result here.
+        """Waits for its end, or until its output matches. A command timeout is a result here.
 
         With `timeout_ms` it returns after that time at the latest; see `status`.
         """
@@ -121,39 +121,39 @@ class Exec:
                     return result
 
     async def cancel(self) -> bool:
-        """Ends it as a timeout does. Returns at once, with False if it had ended already."""
+        """Ends it as a timeout does. Returns at once, with False if it had already ended."""
         call = Call("POST", f"{self._path}/cancel", json={}, repeatable=True)
         return bool((await self._transport.json(call))["cancelled"])
 
     async def signal(self, signal: str | int = "TERM", tree: bool = False) -> int:
-        """Sends a signal and returns how many processes got it; with `tree`, all that it started."""
+        """Sends a signal; returns how many processes got it. `tree` includes all that it started."""
         body = {"signal": signal, "tree": tree}
         call = Call("POST", f"{self._path}/signal", json=body)
         return int((await self._transport.json(call))["delivered"])
 
     async def write_stdin(self, data: str | bytes) -> None:
-        """Writes to its input, which `stdin_open` kept open."""
+        """Writes to its stdin, which `stdin_open` kept open."""
         content = data.encode() if isinstance(data, str) else data
         body = {"content_base64": base64.b64encode(content).decode()}
         await self._transport.json(Call("POST", f"{self._path}/stdin", json=body, waits=True))
 
     async def close_stdin(self) -> None:
-        """Ends its input."""
+        """Closes its stdin."""
         await self._transport.json(Call("POST", f"{self._path}/stdin", json={"close": True}))
 
     async def resize(self, rows: int, cols: int) -> None:
-        """Tells its terminal a new size."""
+        """Resizes its terminal."""
         size: TerminalSize = {"rows": rows, "cols": cols}
         call = Call("POST", f"{self._path}/resize", json=size, repeatable=True)
         await self._transport.json(call)
 
 
 class ExecStream:
-    """A command's output while it runs. Each byte arrives once, also if the connection breaks.
+    """A command's output while it runs. Each byte arrives once, even if the connection breaks.
 
-    Iterating starts the command, unless it runs already, and can be done once. Leaving the loop does
-    not end the command: `exec` is the handle to go on with. A command that exceeded its timeout
-    raises `COMMAND_TIMEOUT` after its last chunk.
+    Iterating starts the command if it is not running yet, and works only once. Leaving the loop
+    does not end the command: use `exec` to continue with it. If the command exceeds its timeout,
+    the loop raises `COMMAND_TIMEOUT` after the last chunk.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class ExecStream:
         self._begun = False
         self._assembler = OutputAssembler(_cursor_of(query), query.get("stream") is not None)
         self.exec: Exec | None = None
-        """The command, once the daemon has it."""
+        """The command, once the daemon has accepted it."""
         self.result: ExecInfo | None = None
         """How the command ended; None until its output has been read to the end."""
         if exec_id is not None:

@@ -1,4 +1,4 @@
-"""A session: a sandbox with shells that keep their state, files and ports."""
+"""A session: a sandbox with stateful shells, files and ports."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ from .transport import Call, Transport
 
 
 class Session:
-    """A `with` block destroys it at its end."""
+    """A session. A `with` block destroys it at its end."""
 
     def __init__(self, transport: Transport, info: SessionInfo, created: bool = False) -> None:
         self._transport = transport
         self._path = session_url(info.id)
         self.info = info
-        """What was known of it when it was last asked for."""
+        """The session's state when it was last requested."""
         self.created = created
-        """Whether `create_session` created it, rather than found the active session of its key."""
+        """Whether `create_session` created it, instead of finding the active session for its key."""
         self.files = Files(transport, self._path)
 
     @property
@@ -56,7 +56,7 @@ class Session:
         return self.info.id
 
     async def refresh(self) -> SessionInfo:
-        """Asks what is known of it now."""
+        """Gets the current state and updates `info`."""
         return await self._update("GET", "")
 
     async def exec(
@@ -76,7 +76,7 @@ class Session:
     def exec_stream(
         self, cmd: Command, timeout_ms: int | None = None, **options: Unpack[ExecOptions]
     ) -> ExecStream:
-        """Runs a command when it is iterated over, and yields its output as it arrives."""
+        """Runs a command when iterated, and yields its output as it arrives."""
         given = {**options, "timeout_ms": timeout_ms}
         return ExecStream(self._transport, self.id, {}, cmd=cmd, options=given)
 
@@ -88,11 +88,11 @@ class Session:
         return self.get_exec((await self._transport.json(call))["exec_id"])
 
     def get_exec(self, exec_id: str) -> Exec:
-        """The command with this id. Nothing is requested yet."""
+        """The command with an id. Sends no request."""
         return Exec(self._transport, self.id, exec_id)
 
     async def execs(self) -> AsyncIterator[ExecInfo]:
-        """All commands of the session, newest first, page by page."""
+        """All commands of the session, newest first, loading pages as needed."""
         query: dict[str, Any] = {}
         while True:
             page = await self._transport.json(Call("GET", f"{self._path}/execs", query))
@@ -110,17 +110,17 @@ class Session:
         begin: Literal["now", "start"] | None = None,
         follow: bool = True,
     ) -> AsyncIterator[SandboxEvent]:
-        """What happens to this session. The parameters are those of the client's `events`."""
+        """The events of this session, with the parameters of the client's `events`."""
         choice = EventChoice(types, cursor, begin, follow)
         return follow_events(self._transport, f"{self._path}/events", choice)
 
     async def shells(self) -> list[ShellInfo]:
-        """The shells that exist."""
+        """The existing shells."""
         body = await self._transport.json(Call("GET", f"{self._path}/shells"))
         return [from_body(ShellInfo, shell) for shell in body["shells"]]
 
     async def close_shell(self, name: str) -> None:
-        """Ends a shell and cancels its commands. Its background jobs continue."""
+        """Closes a shell and cancels its commands. Its background jobs continue."""
         path = f"{self._path}/shells/{segment(name)}"
         await self._transport.json(Call("DELETE", path, done_when_repeated="SHELL_NOT_FOUND"))
 
@@ -135,7 +135,7 @@ class Session:
         exec_id: str | None = None,
         cursor: int | None = None,
     ) -> Pty:
-        """Opens a terminal with a login shell or `cmd`, or returns to the terminal of `exec_id`."""
+        """Opens a terminal with a login shell or `cmd`, or reattaches to that of `exec_id`."""
         query: Query = {
             "cmd": cmd,
             "rows": rows,
@@ -148,7 +148,7 @@ class Session:
         return await open_pty(self._transport, self.id, query)
 
     async def ports(self) -> list[PortInfo]:
-        """The TCP ports that processes listen on inside it."""
+        """The listening TCP ports inside it."""
         body = await self._transport.json(Call("GET", f"{self._path}/ports"))
         return [from_body(PortInfo, port) for port in body["ports"]]
 
@@ -163,7 +163,7 @@ class Session:
         return str((await self._transport.json(call))["url"])
 
     async def connect(self, port: int) -> PortConnection:
-        """Connects to a port. Raises `PORT_REFUSED` when nothing listens there."""
+        """Connects to a port. Raises `PORT_REFUSED` if nothing listens there."""
         return await open_port(self._transport, self.id, port)
 
     async def write(self, path: SandboxPath, content: str | bytes) -> WrittenFile:
@@ -179,23 +179,23 @@ class Session:
         return await self._update("POST", "/pause", {})
 
     async def resume(self) -> SessionInfo:
-        """Lets its processes continue."""
+        """Resumes all its processes."""
         return await self._update("POST", "/resume", {})
 
     async def renew(self, ttl_seconds: int | None = None) -> SessionInfo:
-        """Renews its lease, as every use does."""
+        """Restarts its time to live, as every use does."""
         return await self._update("POST", "/renew", present({"ttl_seconds": ttl_seconds}))
 
     async def commit(self, reference: str) -> ImageInfo:
-        """Makes an image of what it has become. Needs the profile `root`.
+        """Creates an image from the session's root. Requires the profile `root`.
 
-        `/workspace` and the home directory are not part of the image.
+        `/workspace` and the home directory are not included.
         """
         call = Call("POST", f"{self._path}/commit", json={"reference": reference}, waits=True)
         return from_body(ImageInfo, await self._transport.json(call))
 
     async def stats(self) -> SessionStats:
-        """What it uses now."""
+        """Its current resource usage."""
         return from_body(
             SessionStats, await self._transport.json(Call("GET", f"{self._path}/stats"))
         )
@@ -205,7 +205,7 @@ class Session:
         return await self._update("PUT", "/network", {"network": network})
 
     async def egress(self, cursor: int = 0, limit: int | None = None) -> dict[str, Any]:
-        """A page of its connections to other hosts, also refused ones, the oldest first."""
+        """A page of its outbound connections, including refused ones, oldest first."""
         query: Query = {"cursor": cursor, "limit": limit}
         page: dict[str, Any] = await self._transport.json(
             Call("GET", f"{self._path}/egress", query)
@@ -213,15 +213,15 @@ class Session:
         return page
 
     def follow_egress(self, cursor: int = 0) -> AsyncIterator[Mapping[str, Any]]:
-        """Its connections to other hosts as they end, from a cursor on, until you stop reading."""
+        """Its outbound connections as they end, from a cursor on, until you stop reading."""
         return follow_egress(self._transport, f"{self._path}/egress/stream", cursor)
 
     async def isolation(self) -> IsolationReport:
-        """How it is isolated, as measured."""
+        """Its isolation, as measured inside it."""
         return report_from_body(await self._transport.json(Call("GET", f"{self._path}/isolation")))
 
     async def destroy(self) -> None:
-        """Ends it with all that runs in it. A second call does nothing."""
+        """Destroys the session with all its processes and files. Idempotent."""
         await self._transport.json(Call("DELETE", self._path))
 
     async def __aenter__(self) -> Session:

@@ -10,7 +10,7 @@ _OUTPUT_BUDGET_BYTES = 65_536
 
 
 class SandboxTools:
-    """What an agent can do in one session. Failures are answers that say what to do instead."""
+    """An agent's tools in one session. Failures are returned as text that says what to do."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

@@ -25,7 +25,7 @@ _DEFAULT_URL = "http://127.0.0.1:8080"
 class SyncSandboxClient:
     """A client of one daemon. A `with` block closes its connections, and so does `close`.
 
-    Without arguments it takes `SANDKASTEN_URL` and `SANDKASTEN_API_KEY` from the environment.
+    Without arguments, it uses `SANDKASTEN_URL` and `SANDKASTEN_API_KEY` from the environment.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class SyncSandboxClient:
         timeout_seconds: float = 60.0,
         retry: RetryPolicy | None = None,
     ) -> None:
-        """`timeout_seconds` is for calls that wait for nothing, such as the end of a command."""
+        """`timeout_seconds` does not apply to calls that wait for something."""
         url = base_url or os.environ.get("SANDKASTEN_URL") or _DEFAULT_URL
         key = api_key if api_key is not None else os.environ.get("SANDKASTEN_API_KEY")
         self._transport = Transport(url, key, timeout_seconds, retry or RetryPolicy())
@@ -61,7 +61,7 @@ class SyncSandboxClient:
         workspaces: Sequence[WorkspaceMount] | None = None,
         idempotency_key: str | None = None,
     ) -> SyncSession:
-        """Creates a session, or returns the active session of `key`. Defaults come from the daemon."""
+        """Creates a session, or returns the active session for `key`. The daemon sets defaults."""
         body = present(
             {
                 "image": image,
@@ -90,7 +90,7 @@ class SyncSandboxClient:
         return SyncSession(self._transport, from_body(SessionInfo, answer), created)
 
     def get_session(self, session_id: str) -> SyncSession:
-        """The session with this id, also one that has ended."""
+        """The session with an id, active or ended."""
         body = self._transport.json(Call("GET", session_url(session_id)))
         return SyncSession(self._transport, from_body(SessionInfo, body))
 
@@ -101,7 +101,7 @@ class SyncSandboxClient:
         key: str | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> list[SyncSession]:
-        """All sessions that match: those that have not ended first, newest first among both."""
+        """All matching sessions: those that have not ended first, each group newest first."""
         return [session for session in self.sessions(status, key=key, metadata=metadata)]
 
     def sessions(
@@ -111,7 +111,7 @@ class SyncSandboxClient:
         key: str | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> Iterator[SyncSession]:
-        """The same sessions, page by page."""
+        """The same sessions, loading pages as needed."""
         pairs = [f"{name}={value}" for name, value in (metadata or {}).items()]
         query: dict[str, Any] = {"status": status, "key": key, "metadata": pairs}
         while True:
@@ -130,7 +130,7 @@ class SyncSandboxClient:
         return [from_body(WorkspaceInfo, workspace) for workspace in body["workspaces"]]
 
     def create_workspace(self, workspace_id: str) -> WorkspaceInfo:
-        """Creates an empty workspace, or returns the one of this id."""
+        """Creates an empty workspace, or returns the existing one with this id."""
         path = f"/v1/workspaces/{segment(workspace_id)}"
         return from_body(WorkspaceInfo, self._transport.json(Call("PUT", path)))
 
@@ -140,7 +140,7 @@ class SyncSandboxClient:
         self._transport.json(Call("DELETE", path, done_when_repeated="FILE_NOT_FOUND"))
 
     def workspace_files(self, workspace_id: str) -> SyncFiles:
-        """The files of a workspace, also while no session uses it."""
+        """The files of a workspace, even if no session uses it."""
         return SyncFiles(self._transport, f"/v1/workspaces/{segment(workspace_id)}")
 
     def list_images(self) -> list[ImageInfo]:
@@ -163,17 +163,17 @@ class SyncSandboxClient:
         session_id: str | None = None,
         owner: str | None = None,
     ) -> Iterator[SandboxEvent]:
-        """What happens, each event once and in order, also when the connection breaks.
+        """Events, each once and in order, even if the connection breaks.
 
-        `types` such as `exec.ended`, or their first words such as `session`. `cursor` is the `id` of
-        the last event that was dealt with. Without it, events `begin` now, or at the oldest that is
-        kept. `follow=False` ends after what there is.
+        `types` are names such as `exec.ended`, or first words such as `session`. `cursor` is the `id`
+        of the last processed event. Without it, events `begin` now, or at the oldest stored event.
+        `follow=False` ends after the stored events.
         """
         choice = EventChoice(types, cursor, begin, follow, session_id, owner)
         return follow_events(self._transport, "/v1/events", choice)
 
     def health(self) -> bool:
-        """Whether the daemon answers. It needs no key."""
+        """Whether the daemon is up. It needs no key."""
         return bool((self._transport.json(Call("GET", "/healthz")))["status"] == "ok")
 
     def version(self) -> Mapping[str, Any]:
@@ -182,7 +182,7 @@ class SyncSandboxClient:
         return body
 
     def close(self) -> None:
-        """Closes the connections that are kept for later calls. Sessions continue."""
+        """Closes the connections kept open for later calls. Sessions continue."""
         self._transport.close()
 
     def __enter__(self) -> SyncSandboxClient:

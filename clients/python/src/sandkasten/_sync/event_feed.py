@@ -18,7 +18,7 @@ from .transport import Call, Transport
 
 @dataclass(frozen=True)
 class EventChoice:
-    """Which events, and from where on."""
+    """Which events, and where to start."""
 
     types: Sequence[str] | None
     cursor: str | None

@@ -43,7 +43,7 @@ class SyncFiles:
         return (self.read(path)).decode(errors="replace")
 
     def download(self, path: SandboxPath, offset: int = 0) -> Iterator[bytes]:
-        """The bytes of a file as they arrive. A connection that breaks raises an error."""
+        """The bytes of a file as they arrive. A broken connection raises an error."""
         headers = {"Range": f"bytes={offset}-"} if offset else {}
         call = Call("GET", f"{self._base}/file", path_fields(path), headers=headers, waits=True)
         with self._transport.open(call) as response:
@@ -76,16 +76,16 @@ class SyncFiles:
     def append(
         self, path: SandboxPath, content: str | bytes | Iterator[bytes]
     ) -> WrittenFile:
-        """Appends to a file, which is created if it does not exist: all of the content or nothing."""
+        """Appends to a file atomically; creates it if it does not exist."""
         return self._put({**path_fields(path), "append": True}, content, False)
 
     def stat(self, path: SandboxPath, follow: bool = False) -> FileEntry:
-        """Describes a path; a link itself, unless `follow`."""
+        """Describes a path. A link is described itself, unless `follow` is set."""
         query: Query = {**path_fields(path), "follow": follow}
         return from_body(FileEntry, self._get("stat", query))
 
     def exists(self, path: SandboxPath) -> bool:
-        """Whether something is at this path."""
+        """Whether the path exists."""
         try:
             self.stat(path)
         except SandboxError as error:
@@ -101,7 +101,7 @@ class SyncFiles:
     def list(
         self, path: SandboxPath | None = None, recursive: bool = False
     ) -> Iterator[FileEntry]:
-        """The entries of a directory, page by page."""
+        """The entries of a directory, loading pages as needed."""
         query: dict[str, Any] = {**path_fields(path), "recursive": recursive}
         while True:
             page = self._transport.json(Call("GET", self._base, query))
@@ -127,12 +127,12 @@ class SyncFiles:
         overwrite: bool = False,
         recursive: bool = False,
     ) -> None:
-        """Copies a file, or with `recursive` a directory. Links are copied as links."""
+        """Copies a file or, with `recursive`, a directory. Links are copied as links."""
         paths = {**path_fields(source, "from"), **path_fields(target, "to")}
         self._post("copy", {**paths, "overwrite": overwrite, "recursive": recursive})
 
     def remove(self, path: SandboxPath, recursive: bool = False) -> None:
-        """Removes a file or an empty directory, or with `recursive` any directory."""
+        """Removes a file or an empty directory; with `recursive`, any directory."""
         query: Query = {**path_fields(path), "recursive": recursive}
         call = Call("DELETE", self._base, query, done_when_repeated="FILE_NOT_FOUND")
         self._transport.json(call)
@@ -165,7 +165,7 @@ class SyncFiles:
     def watch(
         self, path: SandboxPath | None = None, recursive: bool = False
     ) -> Iterator[FileChange]:
-        """Changes as they happen. After a connection that broke, the kind `overflow` says so."""
+        """Changes as they happen. `overflow` reports a broken connection: changes may be missing."""
         query: Query = {**path_fields(path), "recursive": recursive}
         call = Call("GET", f"{self._base}/watch", query, waits=True)
         failures = 0

@@ -26,7 +26,7 @@ class SyncKeys:
         max_running_execs: int | None = None,
         max_image_bytes: int | None = None,
     ) -> CreatedKey:
-        """Creates a key, of the owner `name` and the scope `use` by default. It is never retried."""
+        """Creates a key, by default for the owner `name` with the scope `use`. Never retried."""
         body = present(
             {
                 "name": name,
@@ -41,10 +41,10 @@ class SyncKeys:
         return from_body(CreatedKey, self._transport.json(Call("POST", "/v1/keys", json=body)))
 
     def list(self) -> list[KeyInfo]:
-        """All keys, those of the configuration and revoked ones included."""
+        """All keys, including configured and revoked ones."""
         body = self._transport.json(Call("GET", "/v1/keys"))
         return [from_body(KeyInfo, key) for key in body["keys"]]
 
     def revoke(self, key_id: str) -> None:
-        """Revokes a key: what it has open is cut, and links made with it end."""
+        """Revokes a key: its open connections and preview links end."""
         self._transport.json(Call("DELETE", f"/v1/keys/{segment(key_id)}"))

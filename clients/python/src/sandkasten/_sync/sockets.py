@@ -19,20 +19,20 @@ from .transport import Transport
 
 _MESSAGE_BYTES = 65_536
 _WINDOW_BYTES = 1_048_576
-"""Either side of a port connection sends at most this much before the other has used some of it."""
+"""The most that either side of a port connection sends before the other acknowledges some of it."""
 
 
 class SyncPty:
-    """An open terminal. Iterate it for its output. When it is closed, the command continues."""
+    """An open terminal. Iterate it for its output. The command continues after it is closed."""
 
     def __init__(self, socket: Socket, exec_id: str, cursor: int) -> None:
         self._socket = socket
         self.exec_id = exec_id
-        """The command that runs in it, with which to come back to it."""
+        """The command running in it; pass its id to `pty` to reattach."""
         self.cursor = cursor
-        """How many bytes of its output have arrived: the cursor with which to come back."""
+        """How many bytes of output have arrived: the cursor for reattaching."""
         self.result: ExecInfo | None = None
-        """How the command ended; None until the output has been read to the end."""
+        """How the command ended; None until its output has been read to the end."""
 
     def __iter__(self) -> Iterator[bytes]:
         while self.result is None:
@@ -44,13 +44,13 @@ class SyncPty:
                 self._control(json.loads(message))
 
     def write(self, data: str | bytes) -> None:
-        """Types into it."""
+        """Sends input."""
         content = data.encode() if isinstance(data, str) else data
         for start in range(0, len(content), _MESSAGE_BYTES):
             send(self._socket, content[start : start + _MESSAGE_BYTES])
 
     def resize(self, rows: int, cols: int) -> None:
-        """Tells it a new size."""
+        """Resizes the terminal."""
         tell(self._socket, {"type": "resize", "rows": rows, "cols": cols})
 
     def signal(self, signal: str | int) -> None:
@@ -58,7 +58,7 @@ class SyncPty:
         tell(self._socket, {"type": "signal", "signal": signal})
 
     def end_input(self) -> None:
-        """Ends its input, as Ctrl-D does."""
+        """Ends the input, as Ctrl-D does."""
         tell(self._socket, {"type": "eof"})
 
     def close(self) -> None:
@@ -129,7 +129,7 @@ class SyncPortConnection:
             yield data
 
     def write(self, data: bytes) -> None:
-        """Sends bytes, and waits while the port has a megabyte to read."""
+        """Sends bytes; waits while the port has a megabyte of unread data."""
         for start in range(0, len(data), _MESSAGE_BYTES):
             piece = data[start : start + _MESSAGE_BYTES]
             size = len(piece)
@@ -138,7 +138,7 @@ class SyncPortConnection:
             send(self._socket, piece)
 
     def end_input(self) -> None:
-        """Tells the port that no more comes; reading continues."""
+        """Ends the output to the port; reading continues."""
         tell(self._socket, {"type": "eof"})
 
     def close(self) -> None:
@@ -157,7 +157,7 @@ class SyncPortConnection:
         self.close()
 
     def _receive_until(self, is_ready: Callable[[], bool]) -> None:
-        """Takes messages until the condition holds. A reader and a writer can both wait here."""
+        """Receives messages until the condition holds. A reader and a writer can both wait here."""
         while not is_ready():
             with self._receiving:
                 if not is_ready():

@@ -26,7 +26,7 @@ _MAX_MESSAGE_BYTES = 2**20
 
 @dataclass(frozen=True)
 class Call:
-    """One request, which may take several attempts."""
+    """One request, with possible retries."""
 
     method: str
     path: str
@@ -36,11 +36,11 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict)
     idempotency_key: str | None = None
     repeatable: bool | None = None
-    """Whether sending it twice is the same as once, if the method does not say."""
+    """Whether repeating it is safe, if the method does not imply that."""
     done_when_repeated: str | None = None
-    """The error that a retry gets if the attempt before it succeeded unnoticed."""
+    """The error of a retry whose previous attempt succeeded without a response."""
     waits: bool = False
-    """The response can take any time."""
+    """The response can take arbitrarily long."""
 
     @property
     def is_repeatable(self) -> bool:
@@ -55,7 +55,7 @@ class Call:
 
 
 class Transport:
-    """Sends requests. It keeps connections open for later requests until it is closed."""
+    """Sends requests. Keeps connections open for later requests until it is closed."""
 
     def __init__(
         self, base_url: str, api_key: str | None, timeout_seconds: float, retry: RetryPolicy
@@ -110,7 +110,7 @@ class Transport:
 
     @contextmanager
     def open(self, call: Call) -> Iterator[httpx2.Response]:
-        """The response as soon as it begins, to be read within the block."""
+        """The response as soon as it begins; read it within the block."""
         response = self._begin(call)
         with self._reading(call, response):
             yield response
@@ -170,7 +170,7 @@ class Transport:
         raise error_from_response(response.status_code, body, response.headers)
 
     def socket(self, path: str, query: Query) -> Socket:
-        """A WebSocket. What refuses it is raised as the daemon explains it."""
+        """A WebSocket. A refusal is raised with the daemon's explanation."""
         url = self._url(path, query).replace("http", "ws", 1)
         try:
             return open_socket(
