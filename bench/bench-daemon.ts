@@ -21,10 +21,10 @@ const LOG_SHOWN = 2000;
 /** Without their prefix: `{ POOL: "host=4" }` is SANDKASTEN_POOL=host=4. */
 export type DaemonSettings = Readonly<Record<string, string>>;
 
-/** What we ask the process. */
+/** Requests to the process. */
 export type DaemonQuestion = "collect" | "processor time";
 
-/** What the process says to us. */
+/** Messages of the process. */
 export type DaemonMessage =
   | { readonly url: string; readonly apiKey: string }
   | { readonly collected: true }
@@ -105,14 +105,14 @@ export class BenchDaemon implements AsyncDisposable {
     await this.#ask("collect");
   }
 
-  /** Of all its threads since it started. What others do on the machine hardly shows in it. */
+  /** Total of all its threads since its start. Other work on the machine hardly affects it. */
   async processorTimeUs(): Promise<number> {
     const answer = await this.#ask("processor time");
     if (!("processorTimeUs" in answer)) throw new Error("the daemon did not tell its time");
     return answer.processorTimeUs;
   }
 
-  /** Of all that ever ran in its sandboxes which are there now. */
+  /** Total of everything that has run in its current sandboxes. */
   async sandboxProcessorTimeUs(): Promise<number> {
     const cgroups = await this.#cgroups("cpuacct");
     const times = await Promise.all(cgroups.map(cgroupProcessorTimeUs));

@@ -1,7 +1,7 @@
 /**
- * A daemon to measure, in a separate process and configured by SANDKASTEN_* variables alone. It tells
- * its parent where it listens, collects its garbage or tells its processor time when it is asked to, and
- * stops when it is let go.
+ * A daemon to measure, in a separate process and configured only by SANDKASTEN_* variables. It
+ * tells its parent where it listens, collects garbage or reports its processor time on request, and
+ * stops when its parent disconnects.
  */
 import { loadConfig, startDaemon } from "@sandkasten/daemon";
 import type { DaemonMessage, DaemonQuestion } from "./bench-daemon.ts";

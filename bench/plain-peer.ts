@@ -40,7 +40,7 @@ export class PlainPeer implements AsyncDisposable {
     socket.destroy();
   }
 
-  /** Has the peer send this many bytes and waits for the last one. */
+  /** Makes the peer send this many bytes and waits for the last one. */
   async receive(bytes: number): Promise<void> {
     const socket = await this.#connect(`give ${bytes}\n`);
     let received = 0;

@@ -42,7 +42,7 @@ test("the report is plain text unless it is to be styled, and lines up alike", (
   expect(plain).not.toContain("\u001B");
   expect(styled).toContain("\u001B[32m✓\u001B[0m");
   expect(styled).toContain("\u001B[31m✗\u001B[0m");
-  // oxlint-disable-next-line no-control-regex -- taking the colours away again.
+  // oxlint-disable-next-line no-control-regex -- removing the colours again.
   expect(styled.replaceAll(/\u001B\[\d+m/gu, "")).toBe(plain);
 });
 

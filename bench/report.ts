@@ -115,6 +115,6 @@ function paint(text: string, code: number, styled: boolean): string {
 }
 
 function width(text: string): number {
-  // oxlint-disable-next-line no-control-regex -- the colours that `paint` adds take no room.
+  // oxlint-disable-next-line no-control-regex -- the colours that `paint` adds have no width.
   return text.replaceAll(/\u001B\[\d+m/gu, "").length;
 }

@@ -15,7 +15,7 @@ const IN_A_ROW = 10;
 const DOCKER_EVERY_ROUNDS = 20;
 const DOCKER_IN_A_ROW = 3;
 const PAUSE_MS = 100;
-/** A daemon's code is compiled while it runs; after a thousand commands it is as fast as it gets. */
+/** A daemon's code is compiled while it runs; after a thousand commands it runs at full speed. */
 const WARM_UP_ROUNDS = 100;
 const TRUE_AS_PROCESS: ExecCommand = { kind: "process", argv: ["/bin/true"] };
 

@@ -1,7 +1,7 @@
 /**
  * What spans and metrics cost a command: in a daemon without any hooks for them, in one that sends
- * nothing, and in one whose collector takes them. They are compared by the processor time of the daemon
- * and of its sandbox: on a machine with other work, differences of waiting time drown.
+ * nothing, and in one with a collector. They are compared by the processor time of the daemon and
+ * of its sandbox, because other work on the machine hides differences in elapsed time.
  */
 import { once } from "node:events";
 import { createServer } from "node:http";
@@ -65,7 +65,7 @@ async function measureDaemons(
   return Object.entries(meters).flatMap(([name, meter]) => meter.series(name));
 }
 
-/** Runs commands in one daemon, turn by turn, and counts all that it spends from turn to turn. */
+/** Runs commands in one daemon, turn by turn, and counts all processor time from turn to turn. */
 class Meter {
   readonly #daemon: BenchDaemon;
   readonly #session: BenchSession;
@@ -85,7 +85,7 @@ class Meter {
     const daemonUs = await this.#daemon.processorTimeUs();
     const sandboxUs = await this.#daemon.sandboxProcessorTimeUs();
     if (this.#before !== undefined) {
-      // What it did while the others had their turns counts as well, such as sending a batch.
+      // Includes what it did during the others' turns, such as sending a batch.
       const daemon = (daemonUs - this.#before.daemonUs) / IN_A_ROW;
       this.#daemonUs.push(daemon);
       this.#wholeUs.push(daemon + (sandboxUs - this.#before.sandboxUs) / IN_A_ROW);

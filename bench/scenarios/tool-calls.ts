@@ -11,7 +11,7 @@ const IN_A_ROW = 5;
 const NAME = "small.txt";
 const CONTENT = "sandkasten ".repeat(93);
 
-/** What is called both ways. */
+/** The calls that are made both ways. */
 export const TOOL_CALLS = ["exec true", "write 1 KB", "read 1 KB"] as const;
 
 export const toolCalls: Scenario = {
@@ -25,7 +25,7 @@ async function measure({ quick, signal, progress, startDaemon }: BenchContext): 
   const client = daemon.sdk;
   await using scope = new SandboxScope({ client, namespace: "agent", id: "bench" });
   const tools = byTools(client, scope);
-  // One sandbox for both, so only the way to it differs.
+  // One sandbox for both, so only the layers above it differ.
   await tools["exec true"]();
   const [info] = await client.listSessions({ key: "agent:bench:default" });
   if (info === undefined) throw new Error("the tools have opened no sandbox");

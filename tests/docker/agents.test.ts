@@ -49,7 +49,7 @@ function median(values: readonly number[]): number {
   return values.toSorted((one, other) => one - other)[Math.floor(values.length / 2)] ?? Number.NaN;
 }
 
-/** What the engine has of this daemon, in the columns of `docker ps` and `docker volume ls`. */
+/** The engine's objects of this daemon, in the columns of `docker ps` and `docker volume ls`. */
 async function leftOnEngine(): Promise<string[]> {
   const instance = (await readFile(join(daemon.dataDir, "instance-id"), "utf8")).trim();
   const docker = async (...args: readonly string[]): Promise<string[]> => {

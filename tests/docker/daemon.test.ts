@@ -101,7 +101,7 @@ describe("a daemon on a Docker engine", () => {
       });
       expect(stdout).toBe(`${String(id)}\n`);
     }
-    // What belongs to no session is told apart.
+    // Containers that belong to no session are listed separately.
     await daemon.call("PUT", "/v1/workspaces/notes");
     const ids = new Set(sessions.map(({ id }) => id));
     const others = (await containersOf(daemon)).filter((name) => !ids.has(name));

@@ -1,9 +1,9 @@
-/** Several daemons that do the same at once, or one of them late because it stood still. */
+/** Several daemons that do the same at once, or one of them late because it was stopped. */
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { ask, DaemonCluster, LONG } from "../support/daemon-cluster.ts";
 import type { TestDaemon } from "../support/test-daemon.ts";
 
-/** Within which a key that one daemon revoked is refused by all, as the guide says. */
+/** How soon all daemons refuse a key that one of them revoked, according to the guide. */
 const REVOKED_MS = 2000;
 
 let cluster: DaemonCluster;
@@ -12,7 +12,7 @@ beforeAll(async () => {
 });
 afterAll(async () => await cluster[Symbol.asyncDispose]());
 
-/** Stops the daemon while it waits for the engine, and lets both go on after the work. */
+/** Stops the daemon while it waits for the engine, and continues both after the work. */
 async function whileStopped(
   daemon: TestDaemon,
   late: { readonly release: () => void },
@@ -88,7 +88,7 @@ describe("a daemon that is stopped while the engine has its request", () => {
     const late = cluster.engine.hold(/^DELETE .*\/volumes\//u);
     const removed = first.call("DELETE", "/v1/workspaces/late").catch(() => undefined);
     await late.arrived;
-    // Nobody else opens it while its end is under way.
+    // No other daemon opens it while it is being destroyed.
     expect(await put(second, "early")).toBe(409);
     await whileStopped(first, late, async () => {
       await vi.waitUntil(async () => (await put(second, "new")) === 200, LONG);

@@ -1,4 +1,4 @@
-/** Images that a Docker engine builds from Dockerfiles, and images of what its sessions have become. */
+/** Images that a Docker engine builds from Dockerfiles, and images committed from sessions. */
 import { execFile } from "node:child_process";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -52,7 +52,7 @@ async function context(name: string, steps: readonly string[]): Promise<string> 
 const build = (tag: string, directory: string, ...more: readonly string[]): Promise<CliRun> =>
   sandkasten("image", "build", "--builder", "docker", "-t", tag, ...more, directory);
 
-/** A stage upon a stage, a variable, a step as root, and a deleted file of the base. */
+/** A stage based on another one, a variable, a step as root, and a deleted file of the base. */
 const STEPS = [
   "RUN echo by $(busybox id -u) > /made; busybox rm /bin/yes",
   "FROM tools AS small",

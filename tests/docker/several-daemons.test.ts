@@ -1,5 +1,5 @@
 /**
- * Several daemons on one Postgres database and one Docker engine: each answers for all, and none
+ * Several daemons on one Postgres database and one Docker engine: each responds for all, and none
  * writes what it does not own.
  */
 import { request } from "node:http";
@@ -347,7 +347,7 @@ describe("a request of a stopped daemon that reaches the engine late", () => {
       await late.arrived;
       process.kill(first.pid, "SIGSTOP");
       try {
-        // What the next daemon does is what counts, whatever the first was about to do.
+        // The next daemon's actions count, whatever the first one was about to do.
         const wanted = act === "pause" ? "running" : "paused";
         await vi.waitUntil(
           async () => (await second.call("GET", path)).body["status"] === wanted,
@@ -468,7 +468,7 @@ describe("kill -9 of one of three under load", () => {
     let answered = 0;
     let killedAtMs = 0;
     let servedAgainMs = Number.POSITIVE_INFINITY;
-    /** Of the commands before the kill: what one takes on this machine under this load. */
+    /** The slowest command before the kill, on this machine under this load. */
     let slowestMs = 0;
     const kill = async (): Promise<void> => {
       if (killedAtMs !== 0 || answered < killAfter) return;

@@ -58,7 +58,7 @@ const environment = (name: string, more: Readonly<Record<string, string>> = {}) 
 
 const RUN = "cd /tmp && python3 /workspace/fib.py";
 
-/** As the tools of `@sandkasten/tools` are called, with a mistake in the third call. */
+/** Calls of the tools of `@sandkasten/tools`, with a mistake in the third one. */
 const TYPESCRIPT_CALLS: readonly ToolRequest[] = [
   { name: "sandbox_fs_write", input: { path: "fib.py", contents: SCRIPT } },
   { name: "sandbox_fs_read", input: { path: "/workspace/fib.py" } },

@@ -134,7 +134,7 @@ describe("a snapshot", () => {
     const taken = await snapshots.create(session, { id: "tools", metadata: { step: "2" } });
     expect(taken).toMatchObject({ id: "tools", sessionId: session.id, metadata: { step: "2" } });
     expect(await snapshots.list()).toEqual([taken]);
-    // What the first one had is gone.
+    // The first session's files are gone.
     expect(await bob.images.list()).toHaveLength(images);
     const stored = await Array.fromAsync(bob.workspaces.files("snapshot-tools").list("."));
     expect(stored).toHaveLength(3);

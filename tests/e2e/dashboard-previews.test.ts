@@ -51,8 +51,8 @@ const UNREADABLE = /^(?:opaque|refused)$/;
 const NOTHING = /^(?:\[\]|refused)$/;
 
 /**
- * Everything a page of a foreign origin tries fails; requests whose responses cannot be read arrive
- * without effect.
+ * Everything that a page of a foreign origin tries fails; requests whose responses it cannot read
+ * have no effect.
  */
 const FAILED = {
   "reads the dashboard's page": "refused",
@@ -69,7 +69,7 @@ const FAILED = {
 /** Chromium shows this in place of a page that does not allow framing. */
 const BLOCKED = "chrome-error://chromewebdata/";
 
-/** The page's attempt to frame the dashboard: what it can read of the frame does not tell. */
+/** The page's attempt to frame the dashboard: what it can read of the frame reveals nothing. */
 function expectNoDashboardFramed(of: Page): void {
   const framed = of.frames().filter((frame) => frame !== of.mainFrame());
   const urls = framed.map((frame) => frame.url());
@@ -93,7 +93,7 @@ describe("a page from a sandbox", () => {
     const report = await reportOf(0);
     expect(report).toMatchObject({
       ...FAILED,
-      // Its origin is its own, and so is what it finds there: not even the cookie of its link.
+      // It has a separate origin with separate storage: not even its link's cookie is visible.
       "reads storage of its own address": expect.stringMatching(NOTHING) as string,
       "reads session storage of its own address": expect.stringMatching(NOTHING) as string,
       "reads cookies": "",

@@ -37,7 +37,7 @@ steps:
     type: approval
     message: Publish the report of today?
 `;
-/** Says what it does, and does it when it is let go. */
+/** Announces its work, and does it when the test allows it. */
 const PROGRAM = `import os, time
 print("reading orders.csv", flush=True)
 while not os.path.exists("go"): time.sleep(0.02)
@@ -65,7 +65,7 @@ let tab: TestPage;
 let page: Page;
 
 beforeAll(async () => {
-  // Each of the two has to know where the other one is.
+  // Each of the two needs the other's address.
   const port = await freePort();
   services = opened.use(
     await ServiceProcesses.create({
@@ -92,7 +92,7 @@ beforeAll(async () => {
 });
 afterAll(() => opened.disposeAsync());
 
-/** Lets the command of the one sandbox continue. */
+/** Lets the command in that sandbox continue. */
 async function letGo(): Promise<void> {
   const [info] = await Array.fromAsync(client.sessions({ status: "running" }));
   await (await client.getSession(info?.id ?? "")).write("go", "");
@@ -105,7 +105,7 @@ describe("the runs on the dashboard", () => {
     expect(await seriousFaults(page)).toEqual([]);
     services.model.play(WORK);
     await agents.client.execute("coder", { task: "How many rows?" });
-    // The sandbox of the run shows in the event feed, and so the run shows by itself.
+    // The run's sandbox appears in the event feed, so the run appears without a reload.
     await page.getByRole("link", { name: /running coder/ }).click();
     await page.getByText("I write a program that counts the rows.").waitFor();
     const call = page.locator(".transcript .call");

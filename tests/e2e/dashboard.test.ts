@@ -1,4 +1,4 @@
-/** The dashboard of a real daemon in a real browser, used as a person uses it. */
+/** The dashboard of a real daemon in a real browser, used the way a person uses it. */
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { SandboxClient, type Session } from "@sandkasten/sdk";
@@ -78,7 +78,7 @@ describe("the dashboard", () => {
     await keys.getByLabel(/^Terminal in/).waitFor();
     await keys.keyboard.type("echo $((6 * 7)) is the answer\n");
     await eventually(() => screenOf(keys).textContent()).toContain("42 is the answer");
-    // Tab is a key of the terminal; Ctrl-M leads out of it.
+    // Tab belongs to the terminal; Ctrl-M moves the focus out of it.
     await keys.keyboard.press("Control+m");
     await keys.keyboard.press("Tab");
     await keys.keyboard.press("Enter");
@@ -129,7 +129,7 @@ describe("the dashboard", () => {
     await page.getByRole("button", { name: "Download", exact: true }).click();
     const stream = await (await download).createReadStream();
     expect(String(Buffer.concat(await Array.fromAsync(stream)))).toBe("violets are blue\n");
-    // Another client's file shows by itself.
+    // A file written by another client appears without a reload.
     await session.write("numbers.csv", "n,square\n1,1\n2,4\n");
     await page.getByRole("button", { name: /^numbers\.csv/ }).waitFor();
     await expectAccessible();
@@ -197,7 +197,7 @@ describe("the dashboard", () => {
     const row = (name: RegExp) => page.getByRole("row", { name });
     await eventually(() => row(/web\.test/).textContent()).toMatch(/allowed.*[23]\.\d KB$/);
     await eventually(() => row(/evil\.test/).textContent()).toContain("does not allow");
-    // The isolation report has tried some, too.
+    // The isolation report has tried some connections, too.
     const refused = await row(/ refused /).count();
     expect(refused).toBeGreaterThan(0);
     expect(await page.locator(".cards").textContent()).toContain(`Refused${refused}`);

@@ -1,4 +1,4 @@
-/** The documentation is true: its code runs, its output is real, its links work. */
+/** The documentation is correct: its code runs, its output is real, its links work. */
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";

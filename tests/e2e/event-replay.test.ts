@@ -1,4 +1,4 @@
-/** Event streams that are taken up again after the daemon was restarted, or killed. */
+/** Event streams that are resumed after the daemon was restarted or killed. */
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { FollowedEvents } from "../support/followed-events.ts";
 import { PostgresCluster } from "../support/postgres-cluster.ts";
@@ -40,7 +40,7 @@ test.each([
     for (const follower of followers) await follower.stop();
     await daemon.run();
     for (const follower of followers) await follower.follow(daemon);
-    // On Postgres, sessions are another daemon's until that one counts as dead.
+    // On Postgres, sessions belong to the other daemon until that one counts as dead.
     for (const id of ids)
       await vi.waitUntil(
         async () => (await daemon.call("GET", `/v1/sessions/${id}/fs`)).status === 200,

@@ -130,7 +130,7 @@ describe("files of a real sandbox", () => {
         if (path.endsWith("/end")) return;
       }
     })();
-    // A directory is watched from when the watch has learned of it.
+    // A new directory is watched only after the watch has noticed it.
     const until = async (path: string, change: () => Promise<unknown>): Promise<void> => {
       while (!paths.has(`/workspace/watched/${path}`)) await change();
     };

@@ -1,4 +1,7 @@
-/** What clients of this API found broken elsewhere, over real HTTP with a real daemon and real sandboxes. */
+/**
+ * What clients of this API found broken elsewhere, over real HTTP with a real daemon and real
+ * sandboxes.
+ */
 import { createHash } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { TestDaemon } from "../support/test-daemon.ts";

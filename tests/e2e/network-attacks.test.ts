@@ -17,7 +17,7 @@ const VICTIM_KEY = "key-of-the-victim";
 const ATTACKER_KEY = "key-of-the-attacker";
 const SECRET = "only-the-victim-may-read-this";
 const PORT = 8000;
-/** A server of the attacker's that does not follow HTTP. */
+/** A server controlled by the attacker that does not follow HTTP. */
 const HOSTILE_PORT = 8001;
 
 const FILES = join(import.meta.dirname, "../support/hostile-network");
@@ -71,7 +71,7 @@ afterAll(async () => {
   await names[Symbol.asyncDispose]();
 });
 
-/** What attacks must not do, whatever the answers are. */
+/** What attacks must not achieve, whatever the responses are. */
 let oracle: UnharmedDaemon;
 beforeEach(async () => {
   oracle = await UnharmedDaemon.watch(daemon);
@@ -87,7 +87,7 @@ const withKey = (key: string, ...more: readonly Header[]): readonly Header[] => 
 ];
 type Header = readonly [string, string];
 
-/** Sends each request, and gives the statuses. No answer may have the victim's data. */
+/** Sends each request, and returns the statuses. No response may contain the victim's data. */
 async function statuses(requests: readonly (string | Buffer)[]): Promise<number[]> {
   const answers = await Promise.all(
     requests.map(async (request) => await sendRaw(daemon.url, request)),
@@ -143,7 +143,7 @@ describe("another tenant", () => {
     };
     expect(await statuses(requests(victim.id))).toEqual(Array(9).fill(404));
     expect(await statuses(requests(unknown))).toEqual(Array(9).fill(404));
-    // The victim's rules are as they were.
+    // The victim's rules are unchanged.
     expect(
       (await victim.exec(`curl -s -o /dev/null -w '%{http_code}' http://web.test:${webPort}/`))
         .stdout,
@@ -189,7 +189,7 @@ describe("another tenant", () => {
     ];
     const answered = await statuses(refused);
     expect(answered.filter((status) => status < 400 || status >= 500)).toEqual([]);
-    // A link is not a key.
+    // A link's token is not a key.
     const asKey = await statuses([requestHead("GET", "/v1/sessions", withKey(own))]);
     expect(asKey).toEqual([401]);
   });
@@ -229,7 +229,7 @@ describe("another tenant", () => {
       requestHead("CONNECT", `${victims}:80`, [["Host", mine], ...withKey(ATTACKER_KEY).slice(1)]),
     ];
     const answered = await statuses(requests);
-    // Some are closed without an answer.
+    // Some are closed without a response.
     const isRefused = (status: number): boolean => status === 0 || (status >= 400 && status < 500);
     expect(requests.filter((_, index) => !isRefused(answered[index] ?? 0))).toEqual([]);
     for (const named of [...hosts.map((name) => [name]), [mine, victims], [mine, mine], []])
@@ -442,7 +442,7 @@ describe("a WebSocket to a port", () => {
 });
 
 describe("a program in the sandbox", () => {
-  /** What came back for each attack. */
+  /** The result of each attack. */
   const attack = async (kind: string): Promise<Record<string, string>> => {
     const { stdout, stderr } = await attacker.exec(`/usr/bin/python3 client.py ${webPort} ${kind}`);
     expect(stderr).toBe("");

@@ -193,7 +193,7 @@ describe("a sandbox with a network", () => {
   it("loses the connections that it has open, and keeps those that are still allowed", async () => {
     const id = await open(toWeb());
     const endless = `http://web.test:${webPort}/endless`;
-    // Through the proxy, and as a program that does not know it.
+    // Through the proxy, and with a program that does not know the proxy.
     await daemon.exec(
       id,
       `for way in "" "--noproxy *"; do (set -f; curl -sSN $way ${endless} >>cut.out 2>&1; echo "ended $?" >>cut.out) & done; ` +
@@ -335,7 +335,7 @@ describe("a secret at the edge", () => {
       ];
     expect(await fetchAll()).toBe("authorised\n".repeat(4));
     expect(seen.map(({ authorization }) => authorization)).toEqual(fetches.map(() => SECRET));
-    // A change of the network changes nothing of whom programs trust, nor does a new daemon.
+    // Neither a change of the network nor a new daemon changes which authorities programs trust.
     const allow = [`api.test:${apiPort}`, `127.0.0.1:${apiPort}`, "tried.test:443"];
     expect((await daemon.call("PUT", `/v1/sessions/${id}/network`, { allow })).status).toBe(200);
     await daemon.kill();
@@ -382,7 +382,7 @@ describe("a secret at the edge", () => {
   });
 });
 
-/** As a client without the secret. */
+/** The same as a client without the secret. */
 async function fetchPrivate(): Promise<{ readonly status: number | undefined }> {
   const asked = get(`https://127.0.0.1:${apiPort}/hello.git/HEAD`, {
     servername: "api.test",

@@ -19,7 +19,10 @@ interface SampledOperation {
 
 const run = promisify(execFile);
 const CLIENT = join(import.meta.dirname, "../../clients/python");
-/** Has the packages that the client and its tests need; `npm test` installs it, see scripts/setup.sh. */
+/**
+ * Contains the packages that the client and its tests need; `npm test` installs it, see
+ * scripts/setup.sh.
+ */
 const PYTHON = join(import.meta.dirname, "../../.toolchain/python/bin/python");
 const isInstalled = existsSync(join(PYTHON, "../../installed.txt"));
 

@@ -1,4 +1,4 @@
-/** Pooled sandboxes on a real daemon: who gets one, what it is like, and what is left. */
+/** Pooled sandboxes on a real daemon: which sessions get one, what it is like, and what is left. */
 import { readdir, readFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { SandboxClient } from "@sandkasten/sdk";
@@ -91,7 +91,7 @@ it("a stop destroys unused sandboxes, and a start creates new ones", async () =>
   await daemon.run();
   await untilFull();
   const after = new SandboxClient({ baseUrl: daemon.url, apiKey: daemon.apiKey });
-  // The one that was handed out belongs to the session, and continues.
+  // The pooled sandbox that was used belongs to the session, and continues.
   expect(await (await after.getSession(session.id)).exec("echo on")).toMatchObject({
     output: "on\n",
   });

@@ -95,7 +95,7 @@ test("the API reference has its styles, and fits on a phone in the dark", async 
   const colours = await page.evaluate(
     "[getComputedStyle(document.body), getComputedStyle(document.querySelector('.bar'))].map(({ backgroundColor }) => backgroundColor)",
   );
-  // Scalar's own style of the dark mode, and that of the bar beside it.
+  // Scalar's own style of the dark mode, and that of the adjacent bar.
   expect(colours).toEqual(["rgb(15, 15, 15)", "rgb(15, 15, 15)"]);
   expect(visited.problems).toEqual([]);
 });
@@ -141,7 +141,7 @@ test("the policy of the pages has no exceptions for inline code and styles, and 
     const script = document.createElement("script");
     script.textContent = "globalThis.ran = 1";
     document.head.append(script);
-    // As text that ends up in the page does.
+    // Injected text would reach the page in the same way.
     document.body.insertAdjacentHTML("beforeend", "<style>.bar { display: none }</style>");
     document.body.insertAdjacentHTML("beforeend", "<p id='styled' style='display: none'>shown</p>");
   `);

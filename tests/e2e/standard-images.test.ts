@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type CliRun, cliFor } from "../support/cli.ts";
 import { TestDaemon } from "../support/test-daemon.ts";
 
-/** Most of it is fetching packages. */
+/** Most of the time is spent downloading packages. */
 const BUILD_TIMEOUT_MS = 45 * 60_000;
 
 let daemon: TestDaemon;
@@ -15,7 +15,7 @@ let scratch: string;
 let sandkasten: (...args: readonly string[]) => Promise<CliRun>;
 beforeAll(async () => {
   scratch = await mkdtemp(join(tmpdir(), "sandkasten-e2e-standard-"));
-  // The limits that a daemon has by itself: a compiler needs them.
+  // A daemon's default limits: a compiler needs them.
   const settings = { DEFAULTS_MEM_LIMIT_MB: undefined, DEFAULTS_DISK_LIMIT_MB: undefined };
   daemon = await TestDaemon.start({ settings });
   // The package sources that this machine is configured with.

@@ -113,7 +113,7 @@ test.skipIf(runtimeUnderTest() === "docker")(
         "STORAGE_FULL",
       );
       expect(await namesIn(made, "/workspace")).toEqual(["log", "tree"]);
-      // Together with the temporary copy it is more than the free space, or only the file itself
+      // Together with the temporary copy it is larger than the free space, or only the file itself
       // fits.
       for (const size of [30 * MIB, 20 * MIB, 17 * MIB]) {
         const outcome = await outcomeOf(channel.appendFile("log", Buffer.alloc(size, 1)));

@@ -47,7 +47,7 @@ describe("hostile code", () => {
       if (runtimeUnderTest() === "runsc")
         expect(output).toContain("WROTE /proc self oom_score_adj");
       else expect(output).toBe("1000 1000 0\n");
-      // In the shell, and in what it starts, too.
+      // In the shell, and in the processes that it starts.
       const shell = await sh("echo 0 > /proc/$$/oom_score_adj; cat /proc/$$/oom_score_adj");
       expect(shell.stdout).toBe(runtimeUnderTest() === "runsc" ? "0\n" : "1000\n");
       // The machine's kernel would kill the sandbox before this process, but after code.
@@ -68,7 +68,7 @@ describe("hostile code", () => {
       if (runtimeUnderTest() !== "runsc" && !(await isPrivileged())) {
         console.log("without CAP_SYS_RESOURCE there is no least score for code that is root");
         expect(fact).toMatchObject({ enforced: false });
-        // PID 1 then does not have a higher score than code can have.
+        // So PID 1 never has a higher score than code can set.
         expect(first).toBe(0);
       } else {
         expect(fact).toMatchObject({ enforced: true });

@@ -1,6 +1,7 @@
 /**
  * Resources that the kernel counts for a user of the machine, not for a sandbox. Every user
- * namespace is also charged to its creator, so what one sandbox takes may be missing in all others.
+ * namespace is also charged to its creator, so what one sandbox uses up may be missing in all
+ * others.
  */
 import { watch } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";

@@ -110,7 +110,7 @@ describe("a background job (threat: forged results)", () => {
     await aroundCase(machine, async ({ sandbox }) => {
       const attacked = await sandbox();
       for (let i = 0; i < 3; i++) {
-        // One packet less, each time that the shell waits for the next.
+        // One packet less each time the shell waits for the next.
         await attacked.sh("(read -rN 1 taken <&255) 2>/dev/null &");
         const ran = await attacked.sh(`echo whole >>ran.${i}; cat ran.${i}; (exit 3)`, {
           timeoutMs: 10_000,

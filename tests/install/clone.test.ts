@@ -1,4 +1,4 @@
-/** `npm start` in a clean clone: it installs what a daemon needs and no more, and only once. */
+/** `npm start` in a clean clone: it installs exactly what a daemon needs, and only once. */
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { appendFile, cp, mkdtemp, readdir, readFile, rm, stat } from "node:fs/promises";
@@ -20,7 +20,7 @@ let clone: string;
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), "sandkasten-clone-"));
   clone = join(directory, "clone");
-  // What git would have, with what has not been committed yet.
+  // The files that git would have, including uncommitted changes.
   const list = "git ls-files --cached --others --exclude-standard --deduplicate -z";
   const copy = `mkdir "$1" && ${list} | xargs -0 ls -d 2>/dev/null | tar -cf - -T - | tar -xf - -C "$1"`;
   await run("bash", ["-c", copy, "copy", clone], { cwd: ROOT });

@@ -1,4 +1,4 @@
-/** The npm packages on a machine that has Node and npm, and nothing else of ours. */
+/** The npm packages on a machine with Node and npm, and nothing else of ours. */
 import { execFile } from "node:child_process";
 import { basename, join } from "node:path";
 import { promisify } from "node:util";

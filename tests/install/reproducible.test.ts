@@ -1,4 +1,4 @@
-/** The same sources give the same files, wherever and whenever they are built. */
+/** The same sources produce the same files, wherever and whenever they are built. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";

@@ -156,7 +156,7 @@ function formBody(): fc.Arbitrary<{ content: string; type: string }> {
     }));
 }
 
-/** A value that matches the schema, with a strange one here and there. */
+/** A value that matches the schema, with an unusual one here and there. */
 function value(document: ApiDocument, known: KnownValues, schema: Schema): fc.Arbitrary<unknown> {
   const inner = (other: Schema): fc.Arbitrary<unknown> => value(document, known, other);
   if (schema.$ref !== undefined)

@@ -29,9 +29,9 @@ exec unshare ${NAMESPACES.join(" ")} --fork --kill-child bash -c "$3" boot "$1"
 `;
 
 /**
- * systemd and the services that start with a system would change what namespaces do not separate:
- * kernel settings, modules, devices, terminals, and how a file system is mounted. Only the journal is
- * left of the services, and hierarchies are mounted in a new directory.
+ * systemd and the services that start with a system would change what namespaces do not isolate:
+ * kernel settings, modules, devices, terminals, and how a file system is mounted. Only the journal
+ * remains of the services, and hierarchies are mounted in a new directory.
  */
 const BOOT = `
 set -e
@@ -113,7 +113,8 @@ export class BootedMachine implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#process.exitCode === null && this.#process.signalCode === null) {
       const ended = once(this.#process, "exit");
-      // With it, the kernel kills PID 1 of the namespace, and thereby every process of the machine.
+      // With this, the kernel kills PID 1 of the namespace, and thereby every process of the
+      // machine.
       this.#process.kill("SIGKILL");
       await ended;
     }

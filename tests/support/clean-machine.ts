@@ -16,8 +16,8 @@ const TIMEOUT_MS = 10 * 60_000;
 const MAX_OUTPUT_BYTES = 64 * 1024 * 1024;
 
 /**
- * Bash that makes $root the root directory: by pivot_root and not by chroot, in which no sandbox could
- * be created.
+ * Bash that makes $root the root directory, with pivot_root instead of chroot, in which no sandbox
+ * could be created.
  */
 export const ENTER_ROOT = `
 mount --make-rprivate /

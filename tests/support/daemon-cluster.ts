@@ -10,7 +10,7 @@ import { freePort } from "./free-port.ts";
 import { PostgresCluster } from "./postgres-cluster.ts";
 import { TestDaemon } from "./test-daemon.ts";
 
-/** How long a test waits for something that must come. */
+/** How long a test waits for something that must happen. */
 const PATIENCE_MS = 90_000;
 /** For `vi.waitUntil`. */
 export const LONG = { timeout: PATIENCE_MS, interval: 100 };
@@ -85,7 +85,7 @@ async function startDaemon(engine: EngineProxy, url: string): Promise<TestDaemon
   });
 }
 
-/** Asks one daemon after the other until one has an answer that is not "try again". */
+/** Asks one daemon after the other until one responds with something other than "try again". */
 export async function ask(
   from: readonly TestDaemon[],
   method: string,

@@ -1,4 +1,4 @@
-/** What tests of the dashboard do with its page. */
+/** Helpers for tests of the dashboard. */
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import axe from "axe-core";
@@ -6,7 +6,7 @@ import type { Locator, Page } from "playwright-core";
 import { expect } from "vitest";
 import type { TestDaemon } from "./test-daemon.ts";
 
-/** Set to 1 to take the screenshots of the guide again. */
+/** Set to 1 to retake the screenshots of the guide. */
 const takesScreenshots = process.env["SANDKASTEN_SCREENSHOTS"] === "1";
 const IMAGES = join(import.meta.dirname, "../../docs/images");
 
@@ -48,13 +48,13 @@ export async function seriousFaults(page: Page): Promise<readonly string[]> {
       .flatMap(({ id, nodes }) => nodes.map(({ html }) => id + ": " + html.slice(0, 200))))`);
 }
 
-/** In how many columns a table shows the cells of its first row. */
+/** The number of columns in which a table shows the cells of its first row. */
 export const columnsOf = async (page: Page): Promise<number> =>
   await page.evaluate<number>(`new Set(
     [...document.querySelectorAll(".plain-table tbody tr:first-child > *")]
       .map((cell) => Math.round(cell.getBoundingClientRect().left))).size`);
 
-/** By how much a page, or a part of it that scrolls, is wider than its place. */
+/** How far the page, or a scrollable part of it, overflows its width. */
 export const overflowOf = async (page: Page): Promise<number> =>
   await page.evaluate<number>(`Math.max(
     ...[document.documentElement, ...document.querySelectorAll("main .page, main .scroll")]

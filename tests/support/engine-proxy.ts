@@ -58,7 +58,7 @@ export class EngineProxy implements AsyncDisposable {
     this.#trap = { pattern, moment, strike };
   }
 
-  /** Holds up the first request that matches, which the engine gets when it is released. */
+  /** Holds up the first matching request, which the engine gets when it is released. */
   hold(pattern: RegExp): { readonly arrived: Promise<void>; readonly release: () => void } {
     const arrived = Promise.withResolvers<void>();
     const released = Promise.withResolvers<void>();

@@ -1,4 +1,4 @@
-/** A followed event stream of a daemon, which can end at any moment and be taken up again elsewhere. */
+/** A followed event stream of a daemon, which can end at any moment and be resumed elsewhere. */
 import type { TestDaemon } from "./test-daemon.ts";
 
 export interface FeedEvent {

@@ -4,11 +4,11 @@ import { connect } from "node:net";
 import type { Socket } from "node:net";
 
 export interface RawOptions {
-  /** Leaves at once after the last byte instead of waiting for an answer. */
+  /** Disconnects after the last byte instead of waiting for a response. */
   readonly leaves?: boolean;
 }
 
-/** Everything that the server said until it closed the connection. */
+/** Everything that the server sent until it closed the connection. */
 export async function sendRaw(
   daemonUrl: string,
   bytes: string | Uint8Array,
@@ -31,7 +31,7 @@ export async function sendRaw(
   });
 }
 
-/** The status of a response; 0 when the server closed the connection without one. */
+/** The status of a response; 0 if the server closed the connection without one. */
 export function statusOf(response: string): number {
   return Number(/^HTTP\/1\.1 (\d{3})/.exec(response)?.[1] ?? 0);
 }
@@ -83,7 +83,7 @@ export class RawWebSocket {
     const head = raw.#heard.subarray(0, end).toString("latin1");
     if (!head.startsWith("HTTP/1.1 101 ") || !head.includes(accept)) throw new Error(head);
     raw.#heard = raw.#heard.subarray(end);
-    // The daemon says first that the port is connected.
+    // The daemon first reports that the port is connected.
     await raw.#until(() => raw.#heard.includes("connected"));
     return raw;
   }

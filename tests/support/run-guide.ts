@@ -13,7 +13,7 @@ export interface BlockRun {
 export interface GuideRun {
   /** One for each started block. */
   readonly runs: readonly BlockRun[];
-  /** Of the shell, which ends at the first command that fails. */
+  /** The exit code of the shell, which ends at the first command that fails. */
   readonly exitCode: number | null;
 }
 
@@ -44,7 +44,7 @@ export async function runGuide(blocks: readonly CodeBlock[], directory: string):
         ":",
       ),
       HOME: process.env["HOME"],
-      // The examples are the project's own, which their runs must not change.
+      // The project's own examples must not be changed by runs.
       SANDKASTEN_AGENTS_DATA_DIR: join(directory, ".agents"),
     },
   });

@@ -15,7 +15,7 @@ test("pick() gives every case its turn over runs with seeds of their own", () =>
   for (let seed = 1; seed <= 400; seed++)
     for (const name of pick(all, 3, randomFor(seed, "files")))
       turns.set(name, (turns.get(name) ?? 0) + 1);
-  // 100 each on average; a case that is hardly ever drawn would not be covered.
+  // 100 each on average; a case that is rarely drawn would not be covered.
   for (const [name, count] of turns)
     expect([name, count > 50, count < 150]).toEqual([name, true, true]);
 });

@@ -1,4 +1,6 @@
-/** Real Debian systems without what only few programs need, so that engines import them quickly. */
+/**
+ * Real Debian systems, reduced to what programs commonly need, so that engines import them quickly.
+ */
 import { execFile } from "node:child_process";
 import { cp, mkdir, mkdtemp, realpath, rename, rm, symlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
@@ -17,7 +19,7 @@ const NEEDED_BY_FEW = [
 ];
 const PIP = ["usr/lib/python3", "usr/share/python-wheels"];
 
-/** What the network suite runs, besides Node and Go, which are those of this machine. */
+/** What the network suite runs, besides this machine's Node and Go. */
 const PROGRAMS = ["curl", "git", "openssl", "postgresql-client", "python3-pip", "wget"];
 const DEBIAN_MODULES = "/usr/share/nodejs";
 const GO = "/usr/local/go";
@@ -64,14 +66,14 @@ async function kept(
   return small;
 }
 
-/** Node and npm of this machine, and what of Go fetches modules. */
+/** Node and npm of this machine, and the part of Go that fetches modules. */
 async function addOwnPrograms(root: string): Promise<void> {
   await cp(process.execPath, join(root, "usr/bin/node"));
   await run("strip", [join(root, "usr/bin/node")]);
   const { stdout } = await run("which", ["npm"]);
   const npm = await realpath(stdout.trim());
   const home = dirname(dirname(npm));
-  // Debian's npm has its libraries beside it.
+  // Debian's npm has its libraries next to it.
   const tree = dirname(home) === DEBIAN_MODULES ? DEBIAN_MODULES : home;
   await cp(tree, join(root, tree), { recursive: true });
   await symlink(npm, join(root, "usr/bin/npm"));

@@ -69,7 +69,7 @@ describe.each(await launcher.steps())("after the step %s", (step) => {
     expect((await other.backend.list()).filter((listed) => listed.id === id)).toEqual(left);
     await other.backend.destroy(id);
     await before.expectUnchanged();
-    // It can be destroyed again, and made again.
+    // It can be destroyed again, and recreated.
     await machine.backend.destroy(id);
     fault = {};
     const { sh } = await machine.sandbox({ id, workspace });

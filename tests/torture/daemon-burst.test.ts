@@ -55,7 +55,7 @@ test("a burst of one owner is created in turns, and another owner's create is ne
   const ids = await Promise.all(burst);
   await other;
   expect(before).toBeLessThan(BURST / 2);
-  // Those in progress when it arrived, and one round of turns.
+  // The creates in progress when it arrived, and one round of turns.
   expect(order.indexOf("one")).toBeLessThan(before + 3 * availableParallelism() + 2);
   expect(new Set(ids).size).toBe(BURST);
 });

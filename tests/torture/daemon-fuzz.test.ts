@@ -10,9 +10,9 @@ import { TestDaemon } from "../support/test-daemon.ts";
 
 /** Requests to each operation. On gVisor each takes several times as long. */
 const RUNS = rounds({ slice: 12, torture: runtimeUnderTest() === "runsc" ? 60 : 400 });
-/** Waits last as long as somebody listens. */
+/** Waits last as long as the client listens. */
 const PATIENCE_MS = 2_000;
-/** Every request takes up to its patience, and so does a session for them. */
+/** Every request takes up to this timeout, and so does creating a session for it. */
 const TIMEOUT_MS = (RUNS + 30) * PATIENCE_MS;
 
 const document = (await servedDocument()) as unknown as ApiDocument;
@@ -61,7 +61,7 @@ const known: KnownValues = {
   },
 };
 
-/** What must not be asked of a machine over and over. */
+/** Requests that must not be repeated on a machine. */
 const LEFT_OUT: ReadonlySet<string> = new Set(["get /v1/sessions/{id}/pty"]);
 
 /** A response's status, or 0 for one that took too long. */
@@ -77,12 +77,12 @@ async function statusOf(
       ...(body !== undefined && { body }),
       signal,
     });
-    // A stream of events has no end, and has said all that is asked of it.
+    // An event stream does not end, and has already sent everything requested.
     if (answer.headers.get("content-type")?.startsWith("text/event-stream") === true) {
       await answer.body?.cancel();
       return { status: answer.status, text: "" };
     }
-    // A download that fails on its way can only be cut off.
+    // A download that fails half-way can only be cut off.
     return { status: answer.status, text: await answer.text().catch(() => "(cut off)") };
   } catch (error) {
     if (signal.aborted) return { status: 0, text: "" };

@@ -15,7 +15,7 @@ let daemon: TestDaemon;
 let empty: readonly string[];
 beforeEach(async () => {
   daemon = await TestDaemon.start();
-  // What is created once and kept does not count.
+  // Traces that are created once and kept do not count.
   await daemon.call("DELETE", `/v1/sessions/${await daemon.open()}`);
   empty = await daemonTraces(daemon);
 });
@@ -140,7 +140,7 @@ describe("kill -9 of the daemon", () => {
 
   it("in the middle of a create or a destroy leaves a whole session or none", async () => {
     const typicalMs = await measureLife();
-    // The first strikes a create that has hardly begun, the last a destroy that is nearly done.
+    // The first kill hits a create that has hardly begun, the last a destroy that is nearly done.
     const [first, last] = [0, 19];
     const between = Array.from({ length: last - 1 }, (_, point) => point + 1);
     const ends: string[] = [];
@@ -164,12 +164,12 @@ describe("kill -9 of the daemon", () => {
       "destroy: running",
     ];
     expect(ends.filter((end) => !possible.includes(end))).toEqual([]);
-    // The kill struck a create, and a destroy, that had begun.
+    // The kill hit a create, and a destroy, in progress.
     expect(ends).toEqual(expect.arrayContaining(["create: failed", "destroy: destroyed"]));
   });
 });
 
-/** What becomes of the newest session once the daemon has taken over what was left. */
+/** The final status of the newest session after the daemon has taken over. */
 async function settledStatus(): Promise<string> {
   const newest = async (): Promise<string> => (await sessions())[0]?.status ?? "none";
   await expect.poll(newest).not.toMatch(/^(creating|destroying)$/u);
@@ -186,8 +186,8 @@ async function measureLife(): Promise<Readonly<Record<"create" | "destroy", numb
 }
 
 /**
- * Kills the daemon this long after the request, and earlier if that was too late: the request is
- * never answered.
+ * Kills the daemon this long after the request, and earlier if that was too late: the request never
+ * gets a response.
  */
 async function killInTheMiddle(what: "create" | "destroy", delayMs: number): Promise<void> {
   for (let attempt = 0; attempt < 20; attempt++) {
@@ -209,7 +209,7 @@ async function killInTheMiddle(what: "create" | "destroy", delayMs: number): Pro
     await new Promise((resolve) => setTimeout(resolve, delayMs * 0.7 ** attempt));
     if (answer === undefined) await daemon.kill();
     if ((await answered) === "none") return;
-    // It was quicker, so its answer must be true.
+    // It was faster, so its response must be true.
     if (daemon.pid === 0) await daemon.run();
     const living = (await sessions()).filter(({ status }) => status === "running");
     expect(living).toHaveLength(what === "create" ? 1 : 0);

@@ -38,7 +38,7 @@ async function emitThroughCuts(
     const total = (numbers[0] ?? 0) + (numbers[2] ?? 0);
     await using proxy = await CuttingProxy.start(
       join(machine.dataDir, "sandboxes", id, "runner.sock"),
-      // So that all cuts come before the end of the output, which is never sent less than once.
+      // All cuts then come before the end of the output, which is sent at least once.
       { cuts: CUTS, meanBytes: total / (CUTS * 1.3), random: runRandom(`cuts of a ${kind}`) },
     );
     const channel = new RunnerChannel({

@@ -39,7 +39,7 @@ async function until(isSo: () => Promise<boolean>): Promise<void> {
   while (!(await isSo())) await sleep(POLL_MS);
 }
 
-/** What a client is told: that the same request may be sent again. */
+/** The error that tells a client to repeat the request. */
 function describeError(error: unknown): string {
   if (!(error instanceof SandboxError)) return String(error);
   return `${error.code}${error.retryable ? " (retryable)" : ""}: ${error.message}`;
@@ -91,7 +91,7 @@ test.each(["state_dir", "disk.img", "runner.sock"])(
   async (name) => {
     const before = await HostSnapshot.take(machine);
     let created = await createAndStrike(name);
-    // On a busy machine the strike may come after the work is done; then try again.
+    // On a busy machine the kill may come after the work is done; then try again.
     for (let strikes = 1; created === "made" && strikes < MAX_STRIKES; strikes++)
       created = await createAndStrike(name);
     expect(created).toContain(

@@ -1,4 +1,7 @@
-/** Signals that reach a shell at any moment of a command: before it, while it starts programs, and at its end. */
+/**
+ * Signals that reach a shell at any moment of a command: before it, while it starts programs, and
+ * at its end.
+ */
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { importSmallImage } from "../support/images.ts";
@@ -14,9 +17,9 @@ const COMMANDS = [
   "for x in 1 2 3; do sleep 0.01 & done; sleep 1000; STATE=rest; echo rest",
   "(sleep 1000); STATE=rest",
 ];
-/** Longer than a shell that does not end its command is waited for. */
+/** Longer than the runner waits for a shell that does not end its command. */
 const PATIENCE_MS = 4_500;
-/** Most of what can go wrong does so in the first milliseconds. */
+/** Most races happen in the first milliseconds. */
 const SOON_MS = 4;
 const LATE_MS = 60;
 

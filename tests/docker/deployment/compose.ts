@@ -138,7 +138,7 @@ export function testCompose(built: () => Built): void {
       expect((await session.exec("cd / && cat workspace/greeting")).stdout).toBe("hello\n");
       expect((await session.exec("pwd")).stdout).toBe("/\n");
       expect(await inside("volume", "ls", "--quiet")).toMatch(/^station-sandbox-/mu);
-      // The two of the stack itself.
+      // The two containers of the stack itself.
       expect((await engine.docker("ps", "--all", "--quiet")).split("\n")).toHaveLength(2);
       await session.destroy();
       expect(await inside("ps", "--all", "--quiet")).toBe("");

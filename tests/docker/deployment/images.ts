@@ -96,7 +96,7 @@ export function testImages(built: () => Built): void {
       expect(await made.sh("python3 -c 'print(sum(range(5)))'")).toBe("10");
       expect(await made.sh("python3 -m pip --version")).toMatch(/^pip \d/);
       await made.sh("python3 -m venv --without-pip env && env/bin/python -c 'import sys'");
-      // What was printed is out, whatever becomes of the program.
+      // Printed output arrives even if the program then exits abruptly.
       expect(await made.sh("python3 -c 'print(1); import os; os._exit(0)'")).toBe("1");
     });
 

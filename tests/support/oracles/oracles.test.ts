@@ -1,4 +1,4 @@
-/** The oracles themselves: each must detect what it is for. */
+/** The oracles themselves: each must detect its kind of damage. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdir, open, rmdir, writeFile, rm } from "node:fs/promises";

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { TestDaemon } from "../test-daemon.ts";
 import { BlockedTime } from "./blocked-time.ts";
 
-/** How long the daemon may work on other things before it answers another client. */
+/** How long the daemon may be busy with other work before it responds to another client. */
 const MAX_BUSY_MS = 100;
 /** How long it may stand still meanwhile: on the disk, a lock, or a child. */
 const MAX_BLOCKED_MS = 250;
@@ -109,7 +109,7 @@ async function mainThreadMs(pid: number): Promise<number> {
 /** What a runner opens ahead of the next command, and keeps from the last one. */
 const KEPT_BY_RUNNERS = /^\/run\/sandkasten\/|\/cgroup\.procs$/u;
 
-/** How many the daemon and its runners have open because of requests. */
+/** How many descriptors the daemon and its runners have open because of requests. */
 async function descriptors({ dataDir, pid }: TestDaemon): Promise<number> {
   const sandboxes = join(dataDir, "sandboxes");
   const pids = (await readdir(sandboxes)).map(async (id) => {
@@ -118,7 +118,7 @@ async function descriptors({ dataDir, pid }: TestDaemon): Promise<number> {
   });
   const open = [pid, ...(await Promise.all(pids))].map(async (each) => {
     const directory = `/proc/${each}/fd`;
-    // One that was closed meanwhile has no target any more.
+    // A descriptor closed meanwhile has no target any more.
     const targets = (await readdir(directory)).map(
       async (fd) => await readlink(join(directory, fd)).catch(() => undefined),
     );
