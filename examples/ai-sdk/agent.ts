@@ -13,7 +13,7 @@ const provider = createOpenAICompatible({
   baseURL: process.env["OPENAI_BASE_URL"] ?? "https://api.openai.com/v1",
   apiKey: process.env["OPENAI_API_KEY"] ?? "",
 });
-// All sandboxes of this run. They are destroyed at the end, also when the agent fails.
+// All sandboxes of this run. They are destroyed at the end, even if the agent fails.
 await using scope = new SandboxScope({ client, namespace: "agent", id: crypto.randomUUID() });
 const settings = parseSandboxSettings({ mode: "code", runtime: "python" });
 

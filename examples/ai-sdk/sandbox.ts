@@ -13,7 +13,7 @@ const provider = createOpenAICompatible({
   baseURL: process.env["OPENAI_BASE_URL"] ?? "https://api.openai.com/v1",
   apiKey: process.env["OPENAI_API_KEY"] ?? "",
 });
-// Destroyed at the end of the program, also when it fails.
+// Destroyed at the end of the program, even if it fails.
 await using session = await client.createSession({ image: "python" });
 const sandbox = aiSandbox(session);
 await sandbox.writeTextFile({ path: "numbers.txt", content: "5\n8\n13\n" });

@@ -7,11 +7,11 @@ const client = new SandboxClient({
   baseUrl: process.env["SANDKASTEN_URL"],
   apiKey: process.env["SANDKASTEN_API_KEY"],
 });
-// All sandboxes of this run. They are destroyed at the end, also when the agent fails.
+// All sandboxes of this run. They are destroyed at the end, even if the agent fails.
 await using scope = new SandboxScope({ client, namespace: "agent", id: crypto.randomUUID() });
 const settings = parseSandboxSettings({ mode: "code", runtime: "python" });
 
-// Takes ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL from the environment.
+// Reads ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL from the environment.
 const message = await new Anthropic().beta.messages.toolRunner({
   model: "claude-sonnet-4-5",
   max_tokens: 4096,

@@ -8,12 +8,12 @@ const client = new SandboxClient({
   baseUrl: process.env["SANDKASTEN_URL"],
   apiKey: process.env["SANDKASTEN_API_KEY"],
 });
-// All sandboxes of this run. They are destroyed at the end, also when the agent fails.
+// All sandboxes of this run. They are destroyed at the end, even if the agent fails.
 await using scope = new SandboxScope({ client, namespace: "agent", id: crypto.randomUUID() });
 const settings = parseSandboxSettings({ mode: "code", runtime: "python" });
 
 const agent = createAgent({
-  // Takes OPENAI_API_KEY and OPENAI_BASE_URL from the environment.
+  // Reads OPENAI_API_KEY and OPENAI_BASE_URL from the environment.
   model: new ChatOpenAI({ model: "gpt-5" }),
   tools: langchainTools(sandboxTools(settings, { client, agentScope: scope })),
 });

@@ -7,11 +7,11 @@ const client = new SandboxClient({
   baseUrl: process.env["SANDKASTEN_URL"],
   apiKey: process.env["SANDKASTEN_API_KEY"],
 });
-// Destroyed at the end of the program, also when it fails.
+// Destroyed at the end of the program, even if it fails.
 await using session = await client.createSession({ image: "python" });
 
 const agent = createDeepAgent({
-  // Takes OPENAI_API_KEY and OPENAI_BASE_URL from the environment.
+  // Reads OPENAI_API_KEY and OPENAI_BASE_URL from the environment.
   model: new ChatOpenAI({ model: "gpt-5" }),
   backend: new DeepAgentsSandbox(session),
 });

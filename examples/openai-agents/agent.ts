@@ -8,7 +8,7 @@ const client = new SandboxClient({
   baseUrl: process.env["SANDKASTEN_URL"],
   apiKey: process.env["SANDKASTEN_API_KEY"],
 });
-// All sandboxes of this run. They are destroyed at the end, also when the agent fails.
+// All sandboxes of this run. They are destroyed at the end, even if the agent fails.
 await using scope = new SandboxScope({ client, namespace: "agent", id: crypto.randomUUID() });
 const settings = parseSandboxSettings({ mode: "code", runtime: "python" });
 
@@ -17,11 +17,11 @@ const agent = new Agent({
   instructions: "You have a Linux sandbox. Use its tools to write files and run commands.",
   tools: openaiTools(sandboxTools(settings, { client, agentScope: scope })),
 });
-// Takes OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_DEFAULT_MODEL from the environment.
+// Reads OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_DEFAULT_MODEL from the environment.
 const runner = new Runner({
   modelProvider: new OpenAIProvider(),
   tracingDisabled: true,
-  // A model that calls a tool which does not exist is told so, instead of the run ending.
+  // Tells the model that a tool does not exist, instead of ending the run.
   toolNotFoundBehavior: "return_error_to_model",
 });
 const task = "Write a Python script that prints fibonacci numbers and run it";

@@ -13,7 +13,7 @@ const agent = new SandboxAgent({
   instructions: "Answer questions about the files in your workspace.",
   defaultManifest: { entries: { "numbers.txt": file({ content: "5\n8\n13\n" }) } },
 });
-// Takes OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_DEFAULT_MODEL from the environment.
+// Reads OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_DEFAULT_MODEL from the environment.
 const runner = new Runner({ modelProvider: new OpenAIProvider(), tracingDisabled: true });
 const { finalOutput } = await runner.run(agent, "What is the sum of the numbers?", {
   // The runner creates a sandbox for this run, and destroys it at its end.
