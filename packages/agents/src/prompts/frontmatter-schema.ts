@@ -24,38 +24,43 @@ const mcpServer = z.union([
       .record(z.string(), z.string())
       .optional()
       .describe(
-        "Variables of the program, which gets no others but HOME, LOGNAME, PATH, SHELL, TERM and USER. `${NAME}` is the service's variable NAME",
+        "Environment variables of the program. Otherwise it only gets HOME, LOGNAME, PATH, SHELL, TERM and USER. `${NAME}` inserts the service's variable NAME",
       ),
     cwd: z
       .string()
       .min(1)
       .optional()
-      .describe("Directory to start it in; that of the agents unless set"),
+      .describe("Working directory; default: the directory of the agents"),
   }),
   z.strictObject({
-    url: z.url({ protocol: /^https?$/ }).describe("Address of a server with streamable HTTP"),
+    url: z.url({ protocol: /^https?$/ }).describe("URL of a server with streamable HTTP"),
     headers: z
       .record(z.string(), z.string())
       .optional()
-      .describe("Headers of each request. `${NAME}` is the service's variable NAME"),
+      .describe("Headers of each request. `${NAME}` inserts the service's variable NAME"),
   }),
 ]);
 
 const modelConfig = z.looseObject({
-  temperature: z.number().min(0).max(2).optional().describe("How much chance decides; 0 to 2"),
+  temperature: z.number().min(0).max(2).optional().describe("Randomness of the answers; 0 to 2"),
   topP: z
     .number()
     .min(0)
     .max(1)
     .optional()
-    .describe("Share of the likeliest tokens to choose from"),
+    .describe("Cumulative probability of the tokens to choose from"),
   topK: z
     .number()
     .int()
     .min(1)
     .optional()
-    .describe("How many of the likeliest tokens to choose from"),
-  maxOutputTokens: z.number().int().min(1).optional().describe("Longest answer of one turn"),
+    .describe("How many of the most likely tokens to choose from"),
+  maxOutputTokens: z
+    .number()
+    .int()
+    .min(1)
+    .optional()
+    .describe("Maximum length of the answer in one turn"),
   stopSequences: z.array(z.string()).max(16).optional().describe("Texts that end an answer"),
   script: z
     .array(z.unknown())
@@ -71,12 +76,12 @@ const metadata = z.looseObject({
     .min(1)
     .max(200)
     .optional()
-    .describe("Name by which the agent can be run, beside the name of its file"),
+    .describe("Alternative name for running the agent, besides the name of its file"),
   description: z
     .string()
     .max(4000)
     .optional()
-    .describe("What the agent does; other agents read it when they may call this one"),
+    .describe("What the agent does. Agents that can call this one see it"),
 });
 
 const schemaValue = z.union([z.string().min(1), z.record(z.string(), z.unknown())]);
@@ -87,21 +92,23 @@ export const frontmatterSchema = z.strictObject({
     .regex(/^[A-Za-z0-9_-]+\/\S{1,200}$/, "must be PROVIDER/NAME, as in openai/gpt-4o")
     .optional()
     .describe(
-      "`openai/NAME`, `anthropic/NAME`, `googleai/NAME` or `scripted/NAME`; SANDKASTEN_AGENTS_MODEL unless set",
+      "`openai/NAME`, `anthropic/NAME`, `googleai/NAME` or `scripted/NAME`; default: SANDKASTEN_AGENTS_MODEL",
     ),
   config: modelConfig
     .optional()
-    .describe("Settings of the model. Keys that are not listed here go to the model's provider"),
+    .describe(
+      "Settings of the model. Keys that are not listed here are passed to the model's provider",
+    ),
   metadata: metadata
     .optional()
-    .describe("What the agent is called and does. Further keys are kept and mean nothing"),
+    .describe("Name and description. Other keys are kept but have no effect"),
   input: z
     .strictObject({
       schema: schemaValue.optional().describe(`What \`--input\` must be: ${schemaForm}`),
       default: z
         .record(z.string(), z.unknown())
         .optional()
-        .describe("Values of what the input leaves out"),
+        .describe("Default values for fields that the input omits"),
     })
     .optional()
     .describe("Structured input, whose values the template can use"),
@@ -110,42 +117,42 @@ export const frontmatterSchema = z.strictObject({
       format: z
         .enum(["json", "text"])
         .optional()
-        .describe("`json` with a schema, else `text`, unless set"),
+        .describe("Default: `json` with a schema, otherwise `text`"),
       schema: schemaValue.optional().describe(`What the answer must be: ${schemaForm}`),
     })
     .optional()
     .describe(
-      "Structured output. The model gets two chances to correct an answer that does not fit",
+      "Structured output. The model gets two attempts to correct an answer that does not match",
     ),
   sandbox: z.unknown().optional().describe("The sandbox and its tools: see below"),
   tools: z
     .array(z.string().min(1))
     .optional()
     .describe(
-      "Which tools of the MCP servers the agent may use, as `SERVER_TOOL`, at most 200; all of them unless set. Sandbox tools come with `sandbox`",
+      "The tools of the MCP servers that the agent can use, as `SERVER_TOOL`, at most 200; default: all. `sandbox` adds the sandbox tools",
     ),
   agents: z
     .array(z.string().min(1))
     .optional()
-    .describe("Other agents that this one may call, each as a tool"),
+    .describe("Other agents that this one can call, each as a tool"),
   mcp: z
     .record(mcpName, mcpServer)
     .optional()
-    .describe("MCP servers whose tools the agent may use, by a name of your choice"),
+    .describe("MCP servers whose tools the agent can use, each with a name of your choice"),
   max_steps: z
     .number()
     .int()
     .min(1)
     .max(1000)
     .optional()
-    .describe(`How many turns the model may take; ${DEFAULT_MAX_STEPS} unless set`),
+    .describe(`Maximum number of model turns; default: ${DEFAULT_MAX_STEPS}`),
   timeout_seconds: z
     .number()
     .min(1)
     .max(86_400)
     .optional()
     .describe(
-      `How long a run may take, not counting time in sandbox tools and in other agents; ${DEFAULT_TIMEOUT_SECONDS} unless set`,
+      `Maximum duration of a run, excluding time in sandbox tools and other agents; default: ${DEFAULT_TIMEOUT_SECONDS}`,
     ),
 });
 

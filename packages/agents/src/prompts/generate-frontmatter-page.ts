@@ -13,7 +13,7 @@ const INTRODUCTION = `# Frontmatter
 
 Generated from the schemas in \`packages/agents/src/prompts/frontmatter-schema.ts\` and \`packages/tools/src/settings/schema.ts\`; change them there.
 
-An agent is a file \`agents/NAME.prompt\`: YAML between two lines \`---\`, and below them the template of the prompt. The guide [Agents as prompt files](../guides/prompt-agents.md) shows how they work together.
+An agent is a file \`agents/NAME.prompt\`: YAML between two \`---\` lines, followed by the template of the prompt. The guide [Agents as prompt files](../guides/prompt-agents.md) explains how to use them.
 
 \`\`\`yaml
 ---
@@ -34,14 +34,14 @@ You are a Python developer. Write the program that the user asks for, run it, an
 {{userInput}}
 \`\`\`
 
-A key that is not listed here is refused with the nearest one that is. Mistakes are reported with file, line and column.
+Unknown keys are rejected, and the error suggests the nearest known key. Errors have file, line and column.
 
 ## Keys
 `;
 
 const SANDBOX = `## \`sandbox\`
 
-A string is the runtime: \`sandbox: python\` gives the agent \`sandbox_run\`. An object can have these keys. The administrator's policy limits what they can ask for.
+A string selects the runtime: \`sandbox: python\` gives the agent \`sandbox_run\`. An object can have these keys. The administrator's policy limits what they can request.
 `;
 
 interface JsonSchema {

@@ -37,7 +37,7 @@ const INTRODUCTION = `# Workflow files
 
 Generated from the keys in \`workflow-keys.ts\` and \`step-keys.ts\` in \`packages/agents/src/workflows/language\`; change them there.
 
-A workflow is a file \`workflows/NAME.yaml\` or \`.yml\`. The guide [Workflows](../guides/workflows.md) shows how its parts work together.
+A workflow is a file \`workflows/NAME.yaml\` or \`.yml\`. The guide [Workflows](../guides/workflows.md) explains how to use it.
 
 \`\`\`yaml
 id: write-and-check
@@ -61,22 +61,22 @@ steps:
     output: "{{ steps.write.output }}"
 \`\`\`
 
-A key that is not listed here is refused with the nearest one that is. Mistakes are reported with file, line and column before anything runs. Keys can be written in either of the spellings shown, but not in both at once.
+Unknown keys are rejected, and the error suggests the nearest known key. Errors have file, line and column and are reported before anything runs. Use any of the listed spellings of a key, but only one at a time.
 `;
 
 const KINDS: Readonly<Record<StepType, string>> = {
   agent: "Runs an agent. The output is the agent's structured output, or its text.",
-  switch: "Chooses the step that follows. The output has `value` and `next`.",
+  switch: "Chooses the next step. The output has `value` and `next`.",
   parallel:
-    "Runs several lists of steps at once. The output has the output of each branch under its name. When a branch fails, the others are stopped.",
+    "Runs several lists of steps at once. The output contains the output of each branch under its name. If a branch fails, the others are stopped.",
   foreach:
-    "Takes the same steps for each item of a list. The output is the list of results, in the order of the items. When an item fails, the others are stopped.",
+    "Runs the same steps for each item of a list. The output is the list of results, in the order of the items. If an item fails, the others are stopped.",
   transform: "Computes a value, which is the output.",
   approval:
-    "Waits for a person, who approves or rejects. The output has `approved`, `comment` and `at`.",
-  try: "Takes steps, and others when one of them failed. The output is that of the steps that succeeded in the end: those tried, or those that caught the failure.",
-  timer: "Waits. The time that it waits for is stored, so a restart does not start the wait again.",
-  end: "Ends the list of steps that it is in. In the outermost list it ends the run.",
+    "Waits for a person to approve or reject. The output has `approved`, `comment` and `at`.",
+  try: "Runs steps, and other steps if one of them fails. The output is that of the steps in `try` or, after a failure, of the steps in `catch`.",
+  timer: "Waits. The end of the wait is stored, so a restart does not extend it.",
+  end: "Ends the list of steps that contains it. In the outermost list it ends the run.",
 };
 
 const EXPRESSIONS = `## Expressions
@@ -86,13 +86,13 @@ Expressions are [CEL](https://cel.dev). They read these variables:
 | variable | value |
 |---|---|
 | \`input\` | the input of the run |
-| \`steps.ID.output\` | the output of a step that has ended; \`steps["ID"].output\` where the id has a dash |
+| \`steps.ID.output\` | the output of a step that has ended; \`steps["ID"].output\` if the id contains a dash |
 | \`run\` | \`run.id\`, \`run.workflow_id\` and \`run.created_at\` |
-| \`item\`, \`index\` | in \`foreach\`: the item, or the name that \`item\` gives it, and its number from 0 |
+| \`item\`, \`index\` | in \`foreach\`: the item, under the name that the key \`item\` sets, and its number from 0 |
 | \`error\` | in \`catch\`: \`error.code\`, \`error.message\` and \`error.step\` |
 | \`value\` | in \`if\`: the value of the step's \`expression\` |
 
-Whole numbers are ints in CEL and others doubles, which do not mix: \`double(input.count) * 1.5\`. A field that is not there is an error; \`has(input.name)\` asks first.
+In CEL, whole numbers are ints and other numbers are doubles, which cannot be mixed: write \`double(input.count) * 1.5\`. Reading a missing field is an error; test for it with \`has(input.name)\`.
 
 `;
 
@@ -105,14 +105,14 @@ const LIMITS = `## Limits
 |---|---|
 | a workflow file | ${kibibytes(MAX_FILE_BYTES)} |
 | an expression | ${MAX_EXPRESSION_LENGTH} characters, macros nested ${MAX_MACRO_DEPTH} deep, ${DEFAULT_MAX_CPU_MS / 1000} s of processor time, ${MAX_HEAP_MIB} MiB of memory |
-| a text that an expression makes | ${MAX_TEXT_LENGTH} characters |
-| a list that an expression makes | ${MAX_LIST_LENGTH} entries |
-| what an expression reads, and its value | ${mebibytes(DEFAULT_MAX_BYTES)} each |
+| a text that an expression creates | ${MAX_TEXT_LENGTH} characters |
+| a list that an expression creates | ${MAX_LIST_LENGTH} entries |
+| the variables that an expression reads, and its value | ${mebibytes(DEFAULT_MAX_BYTES)} each |
 | the input of a run | ${mebibytes(MAX_INPUT_BYTES)} |
 | the output of a step | ${mebibytes(MAX_OUTPUT_BYTES)} |
 | all outputs of a run | ${mebibytes(MAX_RUN_BYTES)} |
-| runs at once in one process, without those that wait for an approval | ${MAX_RUNS_AT_ONCE}; others wait |
-| agents at once in one process, over all runs | ${MAX_AGENTS_AT_ONCE}; other steps wait |
+| concurrent runs in one process, not counting those that wait for an approval | ${MAX_RUNS_AT_ONCE}; others wait |
+| concurrent agents in one process, over all runs | ${MAX_AGENTS_AT_ONCE}; other steps wait |
 `;
 
 /** The whole page. */

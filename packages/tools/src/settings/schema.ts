@@ -18,19 +18,19 @@ const limitsSchema = z.strictObject({
   timeout_seconds: seconds(DAY_SECONDS)
     .optional()
     .describe(
-      "In code mode how long the sandbox lives without use; in compute mode the timeout of a run, unless the top-level `timeout_seconds` sets it",
+      "Code mode: how long an unused sandbox lives. Compute mode: the timeout of a run, unless the top-level `timeout_seconds` is set",
     ),
   max_file_size_bytes: bytes()
     .optional()
     .describe(
-      "Largest file that the file tools write, 10485760 unless set; in compute mode the largest of `files`, without a limit unless set",
+      "Code mode: the largest file that the file tools write; default: 10485760. Compute mode: the largest of `files`; default: no limit",
     ),
   max_files: z
     .int()
     .min(1)
     .optional()
     .describe(
-      "How many files the file tools of a session write, 100 unless set; in compute mode how many `files` a run takes, without a limit unless set",
+      "Code mode: how many files the file tools of a session write; default: 100. Compute mode: how many `files` a run accepts; default: no limit",
     ),
 });
 
@@ -52,7 +52,7 @@ export const settingsObjectSchema = z.strictObject({
     .max(512)
     .optional()
     .describe(
-      "`python`, `node`, `typescript`, `bash` or `linux`; any other name is an image. `python` in compute mode and `linux` in code mode unless set",
+      "`python`, `node`, `typescript`, `bash` or `linux`; any other name is an image. Default: `python` in compute mode and `linux` in code mode",
     ),
   image: z
     .string()
@@ -63,18 +63,18 @@ export const settingsObjectSchema = z.strictObject({
   session: sessionName
     .optional()
     .describe(
-      "Code mode: `default` (or `workflow`) shares the sandbox of the workflow run, `isolated` (or `agent`) gives each agent run one, any other name is a further sandbox of the run",
+      "Code mode: `default` (or `workflow`) shares the sandbox of the workflow run; `isolated` (or `agent`) gives each agent run a separate one; any other name selects an additional sandbox of the run",
     ),
   limits: limitsSchema.optional().describe("Upper bounds for the sandbox"),
   network: z
     .union([
       z.boolean(),
       z.strictObject({
-        enabled: z.boolean().optional().describe("Asks for a network; the administrator decides"),
+        enabled: z.boolean().optional().describe("Requests a network; the administrator decides"),
       }),
     ])
     .optional()
-    .describe("Whether the sandbox asks for a network; none unless set"),
+    .describe("Whether the sandbox requests a network; default: none"),
   allow_network: z.boolean().optional().describe("The same as `network.enabled`"),
   network_mode: z
     .enum(["none", "bridge", "full"])
@@ -84,7 +84,7 @@ export const settingsObjectSchema = z.strictObject({
     .enum(["restricted", "root"])
     .optional()
     .describe(
-      "`root` runs as the sandbox's root with a writable system, where the administrator allows it; `restricted` unless set",
+      "`root` runs as the sandbox's root with a writable system, if the administrator allows it; default: `restricted`",
     ),
   timeout_seconds: seconds(MAX_TIMEOUT_SECONDS)
     .optional()
@@ -97,22 +97,22 @@ export const settingsObjectSchema = z.strictObject({
     .describe("Code mode: the same as `limits.timeout_seconds`"),
   max_stdout_bytes: bytes()
     .optional()
-    .describe("How much of stdout a result holds: its beginning and its end"),
+    .describe("How much of stdout a result contains: its beginning and its end"),
   max_stderr_bytes: bytes()
     .optional()
-    .describe("How much of stderr a result holds: its beginning and its end"),
+    .describe("How much of stderr a result contains: its beginning and its end"),
   max_artifact_bytes: bytes()
     .optional()
     .describe(
-      "Largest artifact that is returned, and in code mode the largest file that can be published",
+      "The largest artifact that is returned; in code mode, the largest file that can be published",
     ),
   max_artifacts_count: z
     .int()
     .min(0)
     .optional()
     .describe("Compute mode: how many artifacts are returned"),
-  pip_packages: packages().optional().describe("Python packages to install; needs a network"),
-  npm_packages: packages().optional().describe("npm packages to install; needs a network"),
+  pip_packages: packages().optional().describe("Python packages to install; requires a network"),
+  npm_packages: packages().optional().describe("npm packages to install; requires a network"),
 });
 
 export type SettingsObject = z.output<typeof settingsObjectSchema>;

@@ -29,7 +29,7 @@ const COMMON = {
   id: key(id, {
     description: "Names the step in `next`, in expressions and in results; unique in the file",
     allowed: ID_ALLOWED,
-    unset: "`name`, where that is a valid id",
+    unset: "`name`, if that is a valid id",
   }),
   name: key(text, { description: "A title for people", allowed: TEXT_ALLOWED }),
   type: key(text, {
@@ -48,13 +48,13 @@ const COMMON = {
 
 const FLOW = {
   next: key(id, {
-    description: "The step that follows. It must stand in the same list",
+    description: "The next step. It must be in the same list",
     allowed: "the id of a step",
     aliases: ["transition"],
     unset: "the next step in the list",
   }),
   end: key(z.boolean(), {
-    description: "The list of steps ends here, and with the outermost list the run",
+    description: "Ends the list of steps; in the outermost list, ends the run",
     allowed: "true or false",
     unset: "`false`",
   }),
@@ -62,7 +62,7 @@ const FLOW = {
 
 const TIMEOUT = {
   timeout_seconds: key(positive, {
-    description: "The step fails when it takes longer",
+    description: "The step fails if it takes longer",
     allowed: DURATION_ALLOWED,
     aliases: ["timeout", "timeoutSeconds"],
     unset: "no limit",
@@ -70,7 +70,7 @@ const TIMEOUT = {
 } satisfies Keys;
 
 const CONCURRENCY = key(whole(1, MAX_CONCURRENCY), {
-  description: "How many run at once",
+  description: "How many branches run at once",
   allowed: wholeAllowed(1, MAX_CONCURRENCY),
   aliases: ["maxConcurrency"],
   unset: "4",
@@ -83,23 +83,23 @@ const AGENT = {
     required: true,
   }),
   task: key(text, {
-    description: "What the agent is told, as `{{userInput}}` of its prompt. A template",
+    description: "The agent's task, which is `{{userInput}}` in its prompt. A template",
     allowed: TEXT_ALLOWED,
     aliases: ["agentTask", "agent_task"],
-    unset: "the input of the run where that is text, else its `task`",
+    unset: "the input of the run if that is text, otherwise its `task`",
   }),
   input: key(z.record(z.string(), z.unknown()), {
     description: "Structured input, checked against the agent's input schema. A template",
     allowed: "a mapping",
   }),
   retry: key(z.record(z.string(), z.unknown()), {
-    description: "Try again when the agent fails",
+    description: "Retries if the agent fails",
     allowed: "a mapping with max_attempts, backoff_seconds, max_backoff_seconds, jitter",
     unset: "one attempt",
   }),
   safe: key(z.boolean(), {
     description:
-      "The step may run again from its beginning when the process died while it ran. Without it, the run then waits for a person",
+      "If the process dies while the step runs, the step may run again from its beginning. Otherwise the run waits for a person",
     allowed: "true or false",
     unset: "`false`",
   }),
@@ -107,25 +107,25 @@ const AGENT = {
 
 export const RETRY_KEYS = {
   max_attempts: key(whole(1, MAX_ATTEMPTS), {
-    description: "How often the step is tried in all",
+    description: "The maximum number of attempts",
     allowed: wholeAllowed(1, MAX_ATTEMPTS),
     aliases: ["maxAttempts"],
     unset: "3",
   }),
   backoff_seconds: key(duration, {
-    description: "The pause before the second attempt; it doubles with each further one",
+    description: "The delay before the second attempt; it doubles with each further attempt",
     allowed: DURATION_ALLOWED,
     aliases: ["backoff", "backoffSeconds"],
     unset: "1",
   }),
   max_backoff_seconds: key(duration, {
-    description: "The longest pause",
+    description: "The maximum delay",
     allowed: DURATION_ALLOWED,
     aliases: ["maxBackoffSeconds", "max_backoff"],
     unset: "60",
   }),
   jitter: key(z.union([z.boolean(), z.number().min(0).max(1)]), {
-    description: "The part of each pause that is random; `true` is all of it",
+    description: "The share of each delay that is random; `true` means all of it",
     allowed: "true, false or a number from 0 to 1",
     unset: "0.5",
   }),
@@ -133,17 +133,17 @@ export const RETRY_KEYS = {
 
 const SWITCH = {
   expression: key(text, {
-    description: "A CEL expression whose value the conditions are compared with",
+    description: "A CEL expression; the conditions are compared with its value",
     allowed: EXPRESSION_ALLOWED,
   }),
   transitions: key(z.array(z.unknown()).min(1), {
-    description: "Conditions and the steps that they lead to; the first that holds counts",
+    description: "Conditions and their next steps; the first condition that is true applies",
     allowed: "a list of at least one condition with its next step",
     aliases: ["conditions"],
     required: true,
   }),
   default: key(id, {
-    description: "The step that follows when no condition holds",
+    description: "The next step if no condition is true",
     allowed: "the id of a step",
     aliases: ["default_next", "defaultNext"],
     unset: "the step fails",
@@ -162,7 +162,7 @@ export const TRANSITION_KEYS = {
     aliases: ["when"],
   }),
   next: key(id, {
-    description: "The step that follows",
+    description: "The next step",
     allowed: "the id of a step",
     aliases: ["transition"],
     required: true,
@@ -185,7 +185,7 @@ const PARALLEL = {
 
 export const BRANCH_KEYS = {
   name: key(id, {
-    description: "Names the branch in the step's output",
+    description: "The name of the branch in the step's output",
     allowed: ID_ALLOWED,
     aliases: ["id"],
     required: true,
@@ -196,32 +196,32 @@ export const BRANCH_KEYS = {
 
 const FOREACH = {
   items: key(text, {
-    description: "A CEL expression whose value is the list to go through",
+    description: "A CEL expression for the list of items",
     allowed: EXPRESSION_ALLOWED,
     aliases: ["itemsPath", "items_path"],
     required: true,
   }),
   item: key(z.string().regex(VARIABLE), {
-    description: "What expressions call the item; its number, from 0, is `index`",
+    description: "The variable for the item in expressions; its number, from 0, is `index`",
     allowed: "a letter or underscore, then letters, digits and underscores",
     aliases: ["itemName", "item_name", "itemVariable", "as"],
     unset: "`item`",
   }),
   steps: key(steps, {
-    description: "The steps to take for each item",
+    description: "The steps to run for each item",
     allowed: STEPS_ALLOWED,
     aliases: ["states", "iterator", "do"],
     required: true,
   }),
   start: WORKFLOW_KEYS.start,
   max_concurrency: key(whole(1, MAX_CONCURRENCY), {
-    description: "How many items are worked on at once. Results keep the order of the items",
+    description: "How many items are processed at once. Results keep the order of the items",
     allowed: wholeAllowed(1, MAX_CONCURRENCY),
     aliases: ["maxConcurrency"],
     unset: "1",
   }),
   max_items: key(whole(1, MAX_ITEMS), {
-    description: "The step fails when there are more items",
+    description: "The step fails if there are more items",
     allowed: wholeAllowed(1, MAX_ITEMS),
     aliases: ["maxItems"],
     unset: "1000",
@@ -242,12 +242,12 @@ const TRANSFORM = {
 
 const APPROVAL = {
   message: key(text, {
-    description: "What the person is asked. A template",
+    description: "The question for the person. A template",
     allowed: TEXT_ALLOWED,
     unset: "the step's name",
   }),
   on_reject: key(id, {
-    description: "The step that follows a rejection",
+    description: "The next step after a rejection",
     allowed: "the id of a step",
     aliases: ["onReject"],
     unset: "the step fails",
@@ -263,7 +263,7 @@ const TRY = {
   }),
   catch: key(steps, {
     description:
-      "The steps to take when one of those failed; `error.code`, `error.message` and `error.step` tell why",
+      "The steps to run if one of those fails; `error.code`, `error.message` and `error.step` give the reason",
     allowed: STEPS_ALLOWED,
     required: true,
   }),
@@ -277,7 +277,7 @@ const TIMER = {
   }),
   until: key(text, {
     description:
-      "A CEL expression for the time to wait for, instead of `seconds`: a timestamp or ISO 8601 text",
+      "A CEL expression for the time at which the wait ends, instead of `seconds`: a timestamp or ISO 8601 text",
     allowed: EXPRESSION_ALLOWED,
   }),
 } satisfies Keys;
@@ -286,7 +286,7 @@ const END = {
   output: key(anything, {
     description: "The output of the run, or of the list of steps that ends here. A template",
     allowed: "any value",
-    unset: "the output of the step before",
+    unset: "the output of the previous step",
   }),
   status: key(z.enum(["succeeded", "failed"]), {
     description: "With `failed`, the step fails",
@@ -294,7 +294,7 @@ const END = {
     unset: "`succeeded`",
   }),
   message: key(text, {
-    description: "Why it failed. A template",
+    description: "The reason for the failure. A template",
     allowed: TEXT_ALLOWED,
   }),
 } satisfies Keys;

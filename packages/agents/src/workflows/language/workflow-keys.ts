@@ -20,14 +20,14 @@ const MAX_RUN_STEPS = 100_000;
 
 export const WORKFLOW_KEYS = {
   id: key(id, {
-    description: "The name under which the workflow is run",
+    description: "The name for running the workflow",
     allowed: ID_ALLOWED,
-    unset: "the file's name without its ending",
+    unset: "the file's name without its extension",
   }),
   name: key(text, { description: "A title for people", allowed: TEXT_ALLOWED }),
   description: key(text, { description: "What the workflow does", allowed: TEXT_ALLOWED }),
   version: key(z.union([z.string(), z.number()]), {
-    description: "The version of the file. It is shown with the workflow and means nothing else",
+    description: "The version of the file, for display only",
     allowed: "text or a number",
   }),
   start: key(id, {
@@ -36,7 +36,7 @@ export const WORKFLOW_KEYS = {
     unset: "the first in the list",
   }),
   steps: key(steps, {
-    description: "The steps, in the order in which they follow each other",
+    description: "The steps, in order",
     allowed: STEPS_ALLOWED,
     aliases: ["states"],
     required: true,
@@ -48,13 +48,13 @@ export const WORKFLOW_KEYS = {
     unset: "any input",
   }),
   max_steps: key(whole(1, MAX_RUN_STEPS), {
-    description: "How many steps a run may take in all, repeated ones included",
+    description: "The maximum number of steps of a run, including repeated ones",
     allowed: wholeAllowed(1, MAX_RUN_STEPS),
     aliases: ["maxSteps"],
     unset: "10000",
   }),
   sandbox: key(z.record(z.string(), z.unknown()), {
-    description: "What holds for the sandboxes that the steps share",
+    description: "Settings of the sandboxes that the steps share",
     allowed: "a mapping with retain_seconds",
   }),
 } satisfies Keys;
@@ -64,7 +64,7 @@ export const SANDBOX_KEYS = {
     duration.refine((ms) => ms <= MAX_RETAIN_MS),
     {
       description:
-        "How long the sandboxes of a run are kept after its end, for example to look at files. A cancelled run keeps none",
+        "How long the sandboxes of a run are kept after its end, for example to inspect files. A cancelled run keeps none",
       allowed: "seconds, or a duration such as 90s, 5m or 1h30m, of at most 24 hours",
       aliases: ["retainSeconds", "retain"],
       unset: "0: they are destroyed when the run ends",
