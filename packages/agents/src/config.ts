@@ -115,7 +115,7 @@ function parseListen(text: string): { readonly host: string; readonly port: numb
   const { v6, name = "", port = "" } = match?.groups ?? {};
   if (match === null || Number(port) > 65_535 || (v6 !== undefined && !isIPv6(v6)))
     throw new Error(
-      `"${text}" is no address to listen on. Write it as host:port, for example 127.0.0.1:8587.`,
+      `"${text}" is not a valid listen address. Write it as host:port, for example 127.0.0.1:8587.`,
     );
   return { host: v6 ?? name, port: Number(port) };
 }

@@ -8,7 +8,7 @@ export const contentFields = {
   encoding: z
     .enum(["text", "utf-8", "utf8", "base64"])
     .optional()
-    .describe("Of content; text when left out."),
+    .describe("Encoding of content; default: text."),
   content_base64: z.string().optional().describe("= contents_b64"),
   text: z.string().optional().describe("= contents"),
 };

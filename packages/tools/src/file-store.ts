@@ -101,7 +101,7 @@ export class DirectoryFileStore implements FileStore {
 function notAFile(name: string): ToolError {
   return new ToolError(
     "NOT_A_FILE",
-    `${JSON.stringify(name.slice(0, 256))} cannot be the name of a file in the file store: a directory, or what is no regular file, is in its place. Use another name.`,
+    `${JSON.stringify(name.slice(0, 256))} cannot be the name of a file in the file store: a directory or special file has that name. Use another name.`,
   );
 }
 

@@ -143,6 +143,6 @@ describe("both spellings at once", () => {
     expect((await code.call("sandbox_exec", same)).stdout).toBe("/tmp\n");
     const timeouts = { cmd: "sleep 1000", timeout_ms: 300, timeout_seconds: 60 };
     const result = await code.call("sandbox_exec", timeouts);
-    expect(result.error).toContain("longer than 0.3 s");
+    expect(result.error).toContain("timeout of 0.3 s");
   });
 });

@@ -135,7 +135,7 @@ export function endText(
   switch (endReason) {
     case "timeout":
     case "idle_timeout":
-      return `The command ran longer than ${(timeoutMs ?? 0) / 1000} s and was ended with everything it had started. What it printed until then is in stdout and stderr.`;
+      return `The command exceeded its timeout of ${(timeoutMs ?? 0) / 1000} s and was killed with everything it had started. Its output until then is in stdout and stderr.`;
     case "oom":
       return `The sandbox reached its memory limit of ${memoryMb} MiB, and the kernel killed the command. Use less memory.`;
     case "killed":

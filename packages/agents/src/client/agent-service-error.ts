@@ -45,7 +45,7 @@ export async function errorFromAnswer(response: Response): Promise<AgentServiceE
   if (typeof code !== "string" || typeof message !== "string")
     return new AgentServiceError(
       "UNEXPECTED_ANSWER",
-      `Something else than the agent service answered ${response.status} at ${response.url}.`,
+      `The server at ${response.url} is not the agent service; it answered ${response.status}.`,
       { status: response.status },
     );
   return new AgentServiceError(code, message, {

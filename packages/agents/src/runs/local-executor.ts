@@ -62,7 +62,7 @@ export class LocalExecutor implements AgentExecutor {
     if (this.#slots.isFull)
       throw new AgentRunError(
         "TOO_MANY_RUNS",
-        "As many runs as allowed are waiting already. Try again when some have ended.",
+        "The queue of runs is full. Try again when some runs have ended.",
       );
     this.#create(run);
     return { runId: run.runId, ended: this.#track(this.#runInTurn(run)) };
@@ -294,6 +294,6 @@ function lostRun(): AgentRunError {
 function late({ definition }: PreparedRun): AgentRunError {
   return new AgentRunError(
     "TIMEOUT",
-    `The run took longer than the ${definition.timeoutSeconds} seconds that ${definition.name} may take, sandbox time not counted. Raise timeout_seconds, or give it less to do.`,
+    `The run exceeded its timeout of ${definition.timeoutSeconds} seconds, not counting sandbox time. Raise timeout_seconds of ${definition.name}, or give it less to do.`,
   );
 }

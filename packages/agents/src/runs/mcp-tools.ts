@@ -157,7 +157,7 @@ async function callTool(
 
 function textOf(content: Awaited<ReturnType<Client["callTool"]>>["content"]): string {
   const texts = content.map((part) =>
-    part.type === "text" ? part.text : `[${part.type} left out: only text can be shown]`,
+    part.type === "text" ? part.text : `[${part.type} omitted: only text can be shown]`,
   );
   return shortenedText(texts.join("\n"), MAX_RESULT_LENGTH);
 }

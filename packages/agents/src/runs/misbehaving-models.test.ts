@@ -113,7 +113,7 @@ describe("a model server", () => {
       error: {
         code: "MODEL_UNAVAILABLE",
         message:
-          "The model openai/tiny gave no answer after 4 attempts: The model server answered 503: overloaded",
+          "The model openai/tiny did not answer after 4 attempts: The model server answered 503: overloaded",
       },
     });
     expect(fixture.model.requests).toHaveLength(4);
@@ -155,7 +155,7 @@ describe("a model server that hangs", () => {
     const run = await fixture.run("hasty", [drip]);
     expect(run.error).toMatchObject({
       code: "TIMEOUT",
-      message: expect.stringMatching(/longer than the 1 seconds/) as string,
+      message: expect.stringMatching(/exceeded its timeout of 1 seconds/) as string,
     });
   });
 });

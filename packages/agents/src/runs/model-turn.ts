@@ -73,7 +73,7 @@ function ended(name: string, failure: ModelFailure, failures: number): AgentRunE
   const tries = failures === 0 ? "" : ` after ${failures + 1} attempts`;
   return new AgentRunError(
     failure.retryable ? "MODEL_UNAVAILABLE" : "MODEL_FAILED",
-    `The model ${name} gave no answer${tries}: ${failure.message}`,
+    `The model ${name} did not answer${tries}: ${failure.message}`,
     { cause: failure },
   );
 }

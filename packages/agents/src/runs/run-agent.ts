@@ -70,14 +70,14 @@ export async function runLoop(loop: AgentLoop): Promise<LoopResult> {
     if (corrections > MAX_CORRECTIONS)
       throw new AgentRunError(
         "INVALID_OUTPUT",
-        `The model's answer does not match the output schema of ${definition.name}, also after ${MAX_CORRECTIONS} corrections: ${problem}.`,
+        `The model's answer does not match the output schema of ${definition.name}, even after ${MAX_CORRECTIONS} corrections: ${problem}.`,
       );
     messages.push(remembered(content), userMessage(correctionRequest(problem)));
   }
   signal.throwIfAborted();
   throw new AgentRunError(
     "MAX_STEPS_EXCEEDED",
-    `The agent ${definition.name} used all of its ${definition.maxSteps} steps without finishing. Raise max_steps if it was on a good way, or look at its tool calls for a loop.`,
+    `The agent ${definition.name} used all of its ${definition.maxSteps} steps without finishing. Raise max_steps if it was making progress, or check its tool calls for a loop.`,
   );
 }
 

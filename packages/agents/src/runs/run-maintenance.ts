@@ -56,7 +56,7 @@ export class RunMaintenance {
     try {
       work();
     } catch (error) {
-      this.#options.log.error({ err: error }, "looking after runs failed; it is tried again");
+      this.#options.log.error({ err: error }, "maintenance of runs failed and will be retried");
     }
   }
 
@@ -82,7 +82,10 @@ export class RunMaintenance {
     const { client, log } = this.#options;
     const scope = new SandboxScope({ client, namespace: "agent", id: runId });
     const closing = withDaemonTimeout(CLEANUP_TIMEOUT_MS, scope.close()).catch((error: unknown) => {
-      log.warn({ err: error, run_id: runId }, "sandboxes of a dead run are left to their lease");
+      log.warn(
+        { err: error, run_id: runId },
+        "could not destroy the sandboxes of a dead run; they expire with their lease",
+      );
     });
     this.#closing.add(closing);
     void closing.then(() => this.#closing.delete(closing));

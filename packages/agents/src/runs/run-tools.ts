@@ -99,7 +99,10 @@ function ofSandbox(
       try {
         await withDaemonTimeout(timeoutMs, agentScope.close());
       } catch (error) {
-        log.warn({ err: error, run_id: runId }, "sandboxes of a run are left to their lease");
+        log.warn(
+          { err: error, run_id: runId },
+          "could not destroy the sandboxes of a run; they expire with their lease",
+        );
       }
     });
   const workflowScope = request.workflow?.scope;

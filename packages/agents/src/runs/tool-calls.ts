@@ -174,6 +174,6 @@ function visibleFailure(
   return {
     code: "TOOL_FAILED",
     message:
-      "The tool failed for a reason that has nothing to do with your input. Try again, or finish without it.",
+      "The tool failed for a reason unrelated to your input. Try again, or finish without it.",
   };
 }

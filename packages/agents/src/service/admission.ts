@@ -42,7 +42,7 @@ export class Admission {
     if (headers.origin !== undefined && !isSameOrigin(headers.origin, headers.host))
       throw new ServiceError(
         "PERMISSION_DENIED",
-        "Pages of other origins may not use this service.",
+        "Pages from other origins cannot use this service.",
       );
     if (access === "open" || this.#keyDigest === undefined) return;
     const key = /^Bearer (?<key>\S+)$/i.exec(headers.authorization ?? "")?.groups?.["key"];

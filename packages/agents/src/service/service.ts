@@ -139,7 +139,7 @@ function fromFramework(error: unknown): ServiceError | undefined {
   if (statusCode === 413)
     return new ServiceError(
       "PAYLOAD_TOO_LARGE",
-      `The body is larger than the ${MAX_BODY_BYTES} bytes that are allowed.`,
+      `The body exceeds the limit of ${MAX_BODY_BYTES} bytes.`,
     );
   if (typeof statusCode !== "number" || statusCode < 400 || statusCode > 499) return undefined;
   return new ServiceError(
@@ -151,5 +151,5 @@ function fromFramework(error: unknown): ServiceError | undefined {
 }
 
 function noRoute(): ServiceError {
-  return new ServiceError("ROUTE_NOT_FOUND", "There is no such path and method in this service.");
+  return new ServiceError("ROUTE_NOT_FOUND", "This service has no route for this path and method.");
 }

@@ -206,7 +206,7 @@ async function untilSettled(
     if (signal.aborted)
       throw new ServiceError(
         "SHUTTING_DOWN",
-        `The service is stopping. The run ${runId} goes on when it is started again.`,
+        `The service is stopping. The run ${runId} continues when the service starts again.`,
       );
     // It rejects only when the signal fires.
     await engine.nextChange(signal).catch(() => undefined);

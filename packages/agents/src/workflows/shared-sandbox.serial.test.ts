@@ -313,7 +313,7 @@ steps:
     );
     expect(stopped.status).toBe("needs_attention");
     expect(stopped["reason"]).toMatch(
-      /^The sandbox "default" \(\S+\) that finished steps have used is gone \(expired\), and its files with it\. Resume the run to go on with an empty sandbox, or cancel it\.$/,
+      /^The sandbox "default" \(\S+\) that finished steps have used is gone \(expired\), and its files with it\. Resume the run to continue with an empty sandbox, or cancel it\.$/,
     );
     expect(stopped.steps?.map(({ id }) => id)).toEqual(["a", "ask"]);
     await fixture.client.resume(waiting.run_id);

@@ -64,7 +64,7 @@ export async function restoreSnapshot(
     return await client.snapshots.restore(id, { ...options, image: undefined });
   if (spec?.type !== "remote")
     throw new SandboxSnapshotError(
-      `The snapshot ${id} is in a store that this client does not have. Give it as the option snapshot of the client.`,
+      `The snapshot ${id} is in a store that this client does not have. Pass the store in the client's option snapshot.`,
       {},
       "snapshot_not_restorable",
     );

@@ -14,14 +14,14 @@ const input = z
       .int()
       .min(0)
       .optional()
-      .describe("Output after this seq; from the beginning when left out."),
+      .describe("Output after this seq; default: from the beginning."),
     max_chunks: z.int().min(1).max(1000).optional(),
     wait_seconds: z
       .number()
       .min(0)
       .max(60)
       .optional()
-      .describe("How long to wait for output when there is none yet; 0 when left out."),
+      .describe("How long to wait for output if there is none yet; default: 0."),
   })
   .transform((raw, context) => ({
     sandboxId: sandboxIdOf(context, raw),

@@ -39,7 +39,7 @@ export function execWaitTool(sandbox: CodeSandbox): SandboxTool<ExecWaitOutput> 
   const seconds = settings.timeoutSeconds ?? policy.defaultTimeoutSeconds;
   return defineTool({
     name: "sandbox_exec_wait",
-    description: `Wait for a command started with stream: true, at most timeout_seconds (${seconds} when left out). Returns done and, when it has ended, exit_code. done false means that it still runs: wait again, or read its output with sandbox_exec_read.`,
+    description: `Wait for a command started with stream: true, at most timeout_seconds (default: ${seconds}). Returns done and, when it has ended, exit_code. done false means that it still runs: wait again, or read its output with sandbox_exec_read.`,
     input,
     output,
     repeated: ["sandbox_id", "session_id", "exec_id"],

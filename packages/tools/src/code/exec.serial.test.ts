@@ -101,7 +101,7 @@ describe("sandbox_exec", () => {
       stdout: "begun\n",
       stderr: "bad\n",
     });
-    expect(result.error).toMatch(/longer than 0\.7 s/);
+    expect(result.error).toMatch(/timeout of 0\.7 s/);
     expect((await agent.call("sandbox_exec", { cmd: "echo shell lives" })).exit_code).toBe(0);
   });
 

@@ -17,11 +17,11 @@ const input = z
       .min(1)
       .max(4096)
       .optional()
-      .describe("Relative to /workspace; /workspace itself when left out."),
+      .describe("Relative to /workspace; default: /workspace itself."),
     recursive: z.boolean().optional().describe("true includes everything below."),
     ...sandboxFields,
     offset: z.int().min(0).optional().describe("next_offset of the last call."),
-    limit: z.int().min(1).max(MAX_LIMIT).optional().describe(`${DEFAULT_LIMIT} when left out.`),
+    limit: z.int().min(1).max(MAX_LIMIT).optional().describe(`Default: ${DEFAULT_LIMIT}.`),
   })
   .transform((raw, context) => ({
     sandboxId: sandboxIdOf(context, raw),

@@ -19,7 +19,7 @@ const input = z
       .min(1)
       .max(MAX_BYTES)
       .optional()
-      .describe(`How much to read at most; ${DEFAULT_BYTES} when left out.`),
+      .describe(`How much to read at most; default: ${DEFAULT_BYTES}.`),
     offset: z.int().min(0).optional().describe("Byte to start at; next_offset of the last call."),
     encoding: z
       .enum(["text", "utf-8", "utf8", "base64"])

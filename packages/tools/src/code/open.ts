@@ -9,13 +9,13 @@ const input = z.strictObject({
     .min(1)
     .max(256)
     .optional()
-    .describe("Name of a further sandbox of this run. Usually left out."),
+    .describe("Name of an additional sandbox of this run. Usually omitted."),
   image: z
     .string()
     .min(1)
     .max(512)
     .optional()
-    .describe("python, node, linux, or any image reference. Usually left out."),
+    .describe("python, node, linux, or any image reference. Usually omitted."),
 });
 
 const output = z.object({

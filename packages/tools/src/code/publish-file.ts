@@ -17,7 +17,7 @@ const input = z
       .min(1)
       .max(1024)
       .optional()
-      .describe("Its name in the file store; its own name when left out."),
+      .describe("Its name in the file store; default: its own name."),
     file_key: z.string().min(1).max(1024).optional().describe("= name"),
     ...sandboxFields,
   })

@@ -22,7 +22,7 @@ const input = z
       .min(1)
       .max(4096)
       .optional()
-      .describe("Where to put it, relative to /workspace; its own name when left out."),
+      .describe("Where to put it, relative to /workspace; default: its own name."),
     destination: z.string().min(1).max(4096).optional().describe("= path"),
     ...sandboxFields,
   })

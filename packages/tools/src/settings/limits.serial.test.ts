@@ -90,7 +90,7 @@ it("timeout_seconds bounds commands that set no timeout", async () => {
     const agent = fixture.agent({ mode: "code", [key]: 1 });
     const result = await agent.call("sandbox_exec", { cmd: "sleep 1000" });
     expect(result).toMatchObject({ exit_code: 124, timed_out: true });
-    expect(result.error).toContain("longer than 1 s");
+    expect(result.error).toContain("timeout of 1 s");
   }
   const compute = fixture.agent({ runtime: "bash", timeout_seconds: 1 });
   const code = "echo begun; sleep 1000";

@@ -61,7 +61,7 @@ export class RunSandboxes {
       if (status === undefined || !GONE.has(status)) continue;
       // Resuming the run means accepting the loss.
       this.#used.delete(name);
-      return `The sandbox ${JSON.stringify(name)} (${id}) that finished steps have used is gone (${status}), and its files with it. Resume the run to go on with an empty sandbox, or cancel it.`;
+      return `The sandbox ${JSON.stringify(name)} (${id}) that finished steps have used is gone (${status}), and its files with it. Resume the run to continue with an empty sandbox, or cancel it.`;
     }
     return undefined;
   }

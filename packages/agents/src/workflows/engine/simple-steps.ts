@@ -27,7 +27,7 @@ export async function runSwitchStep(
   const had = step.expression === undefined ? "" : ` for the value ${JSON.stringify(value)}`;
   throw new StepFailure({
     code: "NO_TRANSITION",
-    message: `step ${step.id}: no condition holds${had}; add a default`,
+    message: `step ${step.id}: no condition is met${had}; add a default`,
     step: step.id,
   });
 }

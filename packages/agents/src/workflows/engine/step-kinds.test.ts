@@ -103,7 +103,7 @@ steps:
       "that has no transition for the value",
       "expression: input.n, transitions: [{ condition: 2, next: a }]",
       "NO_TRANSITION",
-      "no condition holds for the value 1; add a default",
+      "no condition is met for the value 1; add a default",
     ],
     [
       "whose condition is not true or false",

@@ -29,7 +29,7 @@ function unknownNext(
   everywhere: ReadonlySet<string>,
 ): string {
   if (everywhere.has(to))
-    return `it cannot lead to ${to}, which stands in another list of steps; a branch ends at its own end`;
+    return `it cannot lead to ${to}, which is in another list of steps; a branch ends at its own end`;
   return `there is no step ${to} to go to${didYouMean(to, byId.keys())}`;
 }
 

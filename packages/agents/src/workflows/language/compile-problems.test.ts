@@ -168,7 +168,7 @@ steps:
       `steps:\n  - { id: a, ${type}, ${body} }\n  - { id: z, type: end }\n`,
     );
     expect(problem).toContain(
-      "step b: it cannot lead to z, which stands in another list of steps; a branch ends at its own end",
+      "step b: it cannot lead to z, which is in another list of steps; a branch ends at its own end",
     );
   });
 
