@@ -1,6 +1,6 @@
 /*
- * Times programs from a process so small that starting them costs next to nothing besides:
- * one line in is a command (arguments between tabs), one line out is "microseconds status".
+ * Times programs from a process so small that starting them adds almost no overhead: one input
+ * line is a command (arguments separated by tabs), one output line is "microseconds status".
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -33,7 +33,7 @@ static void become(char **argv) {
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   dup2(null, 0);
   dup2(null, 1);
-  /* stderr stays: a command that fails says why to who runs the benchmark. */
+  /* stderr stays open: a failing command tells the user of the benchmark why. */
   execvp(argv[0], argv);
   _exit(127);
 }

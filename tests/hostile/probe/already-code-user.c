@@ -1,6 +1,6 @@
 /*
- * Lets the prober of the system-call tests run as a sandbox's code: that is uid 1000 with no other
- * groups already and may not call setgroups. Linked with --wrap=setgroups.
+ * Lets the prober of the system-call tests run as a sandbox's code, which already is uid 1000 without
+ * other groups and may not call setgroups. Linked with --wrap=setgroups.
  */
 #include <grp.h>
 

@@ -2,7 +2,7 @@
  * What hostile code does in a sandbox when a shell cannot do it, or not fast enough.
  *
  *   attack open PATH...             opens each for reading, then for writing: `PATH read=ERRNO write=ERRNO`
- *   attack reach tcp ADDRESS PORT   connects, within a second: `reach ERRNO`
+ *   attack reach tcp ADDRESS PORT   connects within a second: `reach ERRNO`
  *   attack reach abstract NAME      the same to an abstract unix socket
  *   attack serve NAME               listens on an abstract unix socket until it is ended: `serving`
  *   attack ids                      its real, effective and saved user and group ids
@@ -10,11 +10,11 @@
  *   attack shm get KEY              prints it, or `shm ERRNO`
  *   attack inotify N                takes N instances and holds them: `taken COUNT ERRNO`
  *   attack queues                   fills POSIX message queues and holds them: `taken COUNT ERRNO`
- *   attack hog BYTES                touches so much memory
+ *   attack hog BYTES                touches that much memory
  *   attack fill DIRECTORY           writes zeros to a file there until that fails: `fill BYTES ERRNO`
- *   attack spin THREADS SECONDS     uses as much processor time as it gets: `spinning`
- *   attack files N DIRECTORY        makes up to N empty files: `files COUNT ERRNO`
- *   attack deep N DIRECTORY         makes directories in one another: `deep COUNT ERRNO`
+ *   attack spin THREADS SECONDS     uses as much processor time as it can: `spinning`
+ *   attack files N DIRECTORY        creates up to N empty files: `files COUNT ERRNO`
+ *   attack deep N DIRECTORY         creates nested directories: `deep COUNT ERRNO`
  *   attack descriptors              opens files until that fails: `descriptors COUNT ERRNO`
  *
  * ERRNO is a number; 0 is success.
@@ -109,7 +109,7 @@ static int shm(int put, const char *key, const char *text) {
   return 0;
 }
 
-/* Says what it got and keeps it until it is ended. */
+/* Reports what it got and keeps it until it is killed. */
 static int hold(const char *what, int count, int error) {
   printf("%s %d %d\n", what, count, error);
   fflush(stdout);
@@ -148,7 +148,7 @@ static int fill(const char *directory) {
   long long bytes = 0;
   ssize_t n = 0;
   while (fd >= 0 && (n = write(fd, zeros, sizeof zeros)) > 0) bytes += n;
-  /* Blocks are given out late: the disk may be full only now. */
+  /* Blocks are allocated late: the disk may be full only now. */
   if (fd >= 0 && n > 0) n = fsync(fd);
   printf("fill %lld %d\n", bytes, errno);
   return 0;

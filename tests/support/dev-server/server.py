@@ -1,4 +1,4 @@
-"""A small dev server with hot reload, and pages that try what they must not be able to do."""
+"""A small dev server with hot reload, and pages that try forbidden actions."""
 
 import base64
 import hashlib
@@ -48,7 +48,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
     def answer(self, body: bytes) -> None:
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
-        # Both try to be cookies of the daemon's own host.
+        # Both try to set cookies for the daemon's own host.
         self.send_header("Set-Cookie", "app=1; Path=/; Domain=localhost")
         self.send_header("Set-Cookie", "own=1; Path=/")
         self.end_headers()

@@ -9,7 +9,7 @@ PORT = int(sys.argv[1])
 
 
 def talk(port: int, *parts: bytes) -> bytes:
-    """What the other side says until it closes. It is told that nothing more comes."""
+    """Ends the input, and returns everything that the other side sends until it closes."""
     with socket.create_connection(("127.0.0.1", port), timeout=20) as peer:
         heard = b""
         try:
@@ -27,7 +27,7 @@ def talk(port: int, *parts: bytes) -> bytes:
 
 
 def ask(packet: bytes) -> bytes:
-    """The answer to a packet. An answer to a question after it says that there is none."""
+    """The answer to a packet. If a later query is answered first, there is none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
         peer.settimeout(20)
         peer.sendto(packet, ("127.0.0.1", 53))
@@ -143,7 +143,7 @@ def socks() -> None:
 
 
 def held() -> None:
-    """Leaves many connections that say little or nothing, and one that never reads."""
+    """Leaves many connections that send little or nothing, and one that never reads."""
     peers = []
     for count in range(120):
         peer = socket.create_connection(("127.0.0.1", 3128 if count % 2 else 53))

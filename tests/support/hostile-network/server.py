@@ -1,4 +1,4 @@
-"""A web server that records the heads of requests as they come, and answers as no server may."""
+"""A web server that records the raw heads of requests, and sends forbidden responses."""
 
 import socket
 import sys

@@ -1,4 +1,4 @@
-"""Serves the page that attacks its visitor, and keeps what the page reports in files."""
+"""Serves the page that attacks its visitor, and stores the page's reports in files."""
 
 import http.server
 import itertools

@@ -1,4 +1,4 @@
-/* Swaps two names for ever: exchange SECONDS A B [A B]... */
+/* Swaps two names forever: exchange SECONDS A B [A B]... */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

@@ -14,11 +14,11 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Threads of PID 1 have numbers that are as small as everybody's. */
+/* Threads of PID 1 have ids as small as those of other processes. */
 #define MAX_TID 400
 
 static long tries;
-/* The most threads of PID 1 that were there at a time. */
+/* The maximum number of threads of PID 1 at a time. */
 static int most_threads;
 
 static void tell(const char *what, int target, long result) {
@@ -40,7 +40,7 @@ static void once(pid_t own) {
     tell(what, 1, open(path, O_WRONLY));
   }
   for (int tid = 1; tid <= MAX_TID; tid++) {
-    /* Only threads of PID 1 answer to tgkill with 1 as their group; all others say ESRCH. */
+    /* tgkill with group 1 only works for threads of PID 1; for all others it returns ESRCH. */
     for (unsigned i = 0; i < sizeof signals / sizeof *signals; i++)
       tell("tgkill", tid, syscall(SYS_tgkill, 1, tid, signals[i]));
     if (syscall(SYS_tgkill, 1, tid, 0) < 0 && errno == ESRCH) continue;

@@ -1,4 +1,4 @@
-/* Stops every process that is about to be born, before it has become its program. */
+/* Stops every new process before it has started its program. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

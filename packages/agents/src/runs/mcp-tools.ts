@@ -83,7 +83,7 @@ async function toolsOf(
 }
 
 /**
- * SECURITY: an agent's file can start programs on this machine; whoever may write it acts as the
+ * SECURITY: an agent's file can start programs on this machine; anyone who can write it acts as the
  * operator, as with any code. The programs get few variables, so that keys of models and of the
  * daemon do not reach them unless the file says so. Guarded by mcp-tools.test.ts.
  */
