@@ -8,9 +8,8 @@ const STYLE_ATTRIBUTE =
   /(\w+)\.setAttribute\("style",`\$\{\1\.getAttribute\("style"\)\|\|""\}\$\{(\w+)\};`\)/;
 
 /**
- * xterm.js writes colours into the attribute `style`, which the policy refuses as inline style.
- * Writing them through the CSSOM is allowed. The build fails with a version of xterm.js that does
- * this differently.
+ * xterm.js writes colours into the attribute `style`, which the policy refuses; the CSSOM is
+ * allowed. The build fails if a version of xterm.js does this differently.
  */
 function xtermStyles(): Plugin {
   return {

@@ -29,9 +29,8 @@ impl OomScore {
     pub fn open(from: Option<OwnedFd>) -> io::Result<OomScore> {
         let file = match sys::open(OWN_FILE, libc::O_RDWR, 0) {
             Ok(file) => {
-                // Code can write there too, and lower its score as far as the kernel allows. With a
-                // higher score than code, PID 1 would be killed first. The kernel refuses this if a
-                // privileged process has set the minimum, which then also applies to code.
+                // Code can lower its own score here, and PID 1 must not have a higher one. Refused if
+                // a privileged process has set a minimum, which then also applies to code.
                 let _ = sys::write(file.as_raw_fd(), b"0");
                 Some(file)
             }

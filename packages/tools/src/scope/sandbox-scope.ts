@@ -143,9 +143,8 @@ export class SandboxScope implements AsyncDisposable {
   }
 
   /**
-   * Destroys every session of the scope, including those of an earlier process. If one cannot be
-   * destroyed, this is reported, and the others are still destroyed. With `retainSeconds` they are
-   * left to expire instead.
+   * Destroys every session of the scope, including those of an earlier process; a failure is reported
+   * and does not stop the others. With `retainSeconds` they are left to expire instead.
    */
   async close(options: { readonly retainSeconds?: number | undefined } = {}): Promise<void> {
     this.detach();
