@@ -124,7 +124,11 @@ const slow = new Set(
 
 /** What runs on every embedded runtime, and what containers of a Docker engine must withstand as well. */
 const suites = {
-  embedded: filesOf("tests/hostile/!(resources*).test.ts", "tests/torture/*.test.ts"),
+  embedded: filesOf(
+    "tests/hostile/!(resources*).test.ts",
+    "tests/torture/*.test.ts",
+    "tests/e2e/shell-ends.test.ts",
+  ),
   embeddedMeasuring: filesOf("tests/hostile/resources*.test.ts"),
   docker: filesOf("tests/hostile/{files,runner}-*.test.ts"),
   dockerMeasuring: filesOf("tests/hostile/resources*.test.ts"),

@@ -144,17 +144,43 @@ describe("a background job (threat: forged results)", () => {
     });
   });
 
-  test("that forges the shell's last word changes no status, and the shell comes back", async () => {
+  test("that keeps sharing the directory of a shell that has ended moves no later shell", async () => {
     await aroundCase(machine, async ({ sandbox }) => {
       const attacked = await sandbox();
-      const ran = await attacked.sh(
-        // Spelled like this, the list still shows it.
-        `t=tr; farewell=$(\${t}ap -p EXIT | grep -o '/run/sandkasten/exit-[0-9a-f]*')
-         printf '/no/such/place\\0' >$farewell && echo forged; kill -9 $$`,
-        { timeoutMs: 4_000 },
-      );
-      expect(ran).toMatchObject({ reason: "killed", exitCode: 137, stdout: "forged\n" });
-      expect(await attacked.sh("pwd")).toMatchObject({ exitCode: 0, shellRestarted: true });
+      const clone = process.arch === "x64" ? 56 : 220;
+      const python = `import ctypes, os, time
+CLONE_FS = 0x200
+if ctypes.CDLL(None).syscall(${clone}, CLONE_FS | 17, 0, 0, 0, 0) == 0:
+    while True:
+        for place in ["/tmp", "/usr"]:
+            os.chdir(place)
+            os.umask(0o777)
+            time.sleep(0.01)
+os.chdir("/tmp")`;
+      const ran = await attacked.sh(`exec python3 -c '${python}' >/dev/null 2>&1`);
+      expect(ran).toMatchObject({ reason: "exited", exitCode: 0, shellRestarted: true });
+      // It may move between two looks of the runner, which then goes by the last report.
+      expect(["/tmp", "/usr", "/workspace"]).toContain(ran.cwd);
+      expect(await attacked.sh("cd /; sleep 0.2; pwd; umask")).toMatchObject({
+        stdout: "/\n0022\n",
+        shellRestarted: true,
+      });
+      await attacked.channel.writeFile("mine", Buffer.from("x"));
+      expect((await attacked.run(["stat", "-c", "%a", "mine"])).stdout).toBe("644\n");
+      await expectHonestCommands(attacked);
+    });
+  });
+
+  test("that lies about its directory is found in the true one", async () => {
+    await aroundCase(machine, async ({ sandbox }) => {
+      const attacked = await sandbox();
+      const killed = await attacked.sh("cd /tmp; PWD=/no/such/place; pwd() { :; }; kill -9 $$");
+      expect(killed).toMatchObject({ reason: "killed", exitCode: 137, cwd: "/tmp" });
+      const next = await attacked.sh("pwd");
+      expect(next).toMatchObject({ stdout: "/tmp\n", exitCode: 0, shellRestarted: true });
+      // A link that leads elsewhere for each process that follows it.
+      const linked = await attacked.sh("cd /usr; cd /proc/self/cwd; PWD=/proc/self/cwd; exit 4");
+      expect(linked).toMatchObject({ exitCode: 4, cwd: "/usr" });
       await expectHonestCommands(attacked);
     });
   });

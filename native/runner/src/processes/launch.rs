@@ -1,5 +1,6 @@
 //! Starts a process as the code user, without anything that belongs to the runner.
 
+use crate::processes::Keeper;
 use crate::sandbox::Sandbox;
 use crate::sys;
 use std::ffi::{CStr, CString};
@@ -46,6 +47,25 @@ pub enum Progress {
 /// Starts a process without waiting for it: once it has the code user's id, code can stop it, and
 /// PID 1 must not be blocked by that (threat: attacks on PID 1).
 pub fn launch(request: &Launch) -> io::Result<Launched> {
+    // SAFETY: what `start` passes never returns, and only makes system calls.
+    let fork = |child: &dyn Fn()| Ok((unsafe { fork(child) }?, ()));
+    start(request, fork).map(|(launched, ())| launched)
+}
+
+/// The same for a process whose directory must be known after its end. If the sandbox has no room for
+/// a thread, the process starts without.
+pub fn launch_kept(request: &Launch) -> io::Result<(Launched, Option<Keeper>)> {
+    // SAFETY: as above.
+    start(request, |child| match unsafe { Keeper::start(child) } {
+        Ok((pid, keeper)) => Ok((pid, Some(keeper))),
+        Err(_) => Ok((unsafe { fork(child) }?, None)),
+    })
+}
+
+fn start<T>(
+    request: &Launch,
+    create: impl FnOnce(&dyn Fn()) -> io::Result<(i32, T)>,
+) -> io::Result<(Launched, T)> {
     let argv = c_strings(request.argv.iter().map(String::as_bytes))?;
     let env = c_strings(
         request
@@ -61,12 +81,10 @@ pub fn launch(request: &Launch) -> io::Result<Launched> {
     sys::set_nonblocking(report.as_raw_fd())?;
 
     let raised = request.sandbox.oom_score.raise()?;
-    // SAFETY: between fork and exec the child only makes system calls on memory that was
-    // prepared above; it takes no lock and allocates nothing, because other threads may hold any
-    // lock.
-    let pid = sys::check(unsafe { libc::fork() })?;
-    if pid == 0 {
-        // SAFETY: as above; it never returns.
+    let (pid, kept) = create(&|| {
+        // SAFETY: between fork and exec the child only makes system calls on memory that was
+        // prepared above; it takes no lock and allocates nothing, because other threads may hold any
+        // lock.
         unsafe {
             become_program(
                 request,
@@ -77,9 +95,20 @@ pub fn launch(request: &Launch) -> io::Result<Launched> {
                 report_write.as_raw_fd(),
             )
         }
-    }
+    })?;
     drop(raised);
-    Ok(Launched { pid, report })
+    Ok((Launched { pid, report }, kept))
+}
+
+/// # Safety
+/// `child` must never return, and only make system calls on memory that was prepared before.
+unsafe fn fork(child: &dyn Fn()) -> io::Result<i32> {
+    // SAFETY: the caller has promised what the child does.
+    let pid = sys::check(unsafe { libc::fork() })?;
+    if pid == 0 {
+        child();
+    }
+    Ok(pid)
 }
 
 /// Reads a launched process's report, without waiting.
@@ -171,9 +200,7 @@ unsafe fn become_program(
         // SECURITY: code never keeps the runner's ids, groups or a way to gain privileges (threat:
         // gaining privileges).
         if (libc::getuid() != request.uid || libc::getgid() != request.gid)
-            && (libc::setgroups(0, std::ptr::null()) < 0
-                || libc::setresgid(request.gid, request.gid, request.gid) < 0
-                || libc::setresuid(request.uid, request.uid, request.uid) < 0)
+            && take_ids(request.uid, request.gid) < 0
         {
             fail(report, 1);
         }
@@ -196,6 +223,23 @@ unsafe fn become_program(
         }
         *libc::__errno_location() = error;
         fail(report, 4)
+    }
+}
+
+/// The C library's calls would wait for the runner's threads, which this process does not have.
+///
+/// # Safety
+/// As for `become_program`.
+unsafe fn take_ids(uid: u32, gid: u32) -> libc::c_long {
+    // SAFETY: plain numbers, and a list of none.
+    unsafe {
+        let none = std::ptr::null::<libc::gid_t>();
+        if libc::syscall(libc::SYS_setgroups, 0, none) < 0
+            || libc::syscall(libc::SYS_setresgid, gid, gid, gid) < 0
+        {
+            return -1;
+        }
+        libc::syscall(libc::SYS_setresuid, uid, uid, uid)
     }
 }
 

@@ -12,7 +12,7 @@
 
 use crate::shells::lines::{
     CommandLines, PASSED_SIGNALS, STOP_SIGNAL, assignments, chunks, contains, escaped,
-    farewell_body, hides_escape, lists_traps, mentions_trap, push_quoted, quoted,
+    hides_escape, lists_traps, mentions_trap, push_quoted, quoted,
 };
 
 /// Versions before 5.1 read no more at a time, and lose the rest of a longer packet.
@@ -25,7 +25,7 @@ const NEEDED: &str = "cd enable eval exec mapfile printf read set trap unset";
 /// Tells of traps, and ends what would show our own lines: a trace, a DEBUG trap, and an ERR trap,
 /// which would run for a failed `eval` again.
 const UNTRACE: &str =
-    "\\command trap -p DEBUG ERR EXIT USR1 USR2 ALRM;\\command trap - DEBUG ERR;\\command set +x;";
+    "\\command trap -p DEBUG ERR USR1 USR2 ALRM;\\command trap - DEBUG ERR;\\command set +x;";
 /// bash sets these itself, and ignores them in its environment.
 const OWN_VARIABLES: [&str; 8] = [
     "BASHOPTS",
@@ -121,12 +121,6 @@ impl CommandLines<'_> {
             self.stop_trap(),
             self.shield()
         ));
-        if let Some(trap) = self.exit_trap() {
-            text.push_str(&format!("\\command {trap};"));
-        }
-        if let Some(pipe) = self.guarded_farewell() {
-            text.push_str(&format!("\\command eval {};", quoted(&trap_function(pipe))));
-        }
         let before = self.before_text();
         let env = assignments(self.settable());
         if !env.is_empty() {
@@ -152,15 +146,6 @@ impl CommandLines<'_> {
             true => String::new(),
             false => format!("\\command trap : {};", names.join(" ")),
         }
-    }
-
-    /// Where the shell says goodbye, when the command seems to set an EXIT trap in place of ours. A
-    /// trace would show the function that keeps ours.
-    fn guarded_farewell(&self) -> Option<&str> {
-        let sets = |name| mentions_trap(self.text, name);
-        let traced = self.memory.xtrace || contains(self.text, b"xtrace") || sets_x(self.text);
-        let of_function = sets("DEBUG") || sets("RETURN");
-        (self.farewell).filter(|_| (sets("EXIT") || sets("0")) && !traced && !of_function)
     }
 
     /// Fails, and says why, unless every variable has the value that the command is to find. bash runs
@@ -274,11 +259,7 @@ impl CommandLines<'_> {
             true => format!("\\command enable command {NEEDED};"),
             false => String::new(),
         };
-        let unguard = match self.guarded_farewell() {
-            Some(_) => "\\command unset -f trap;",
-            None => "",
-        };
-        format!("\\command trap '' {STOP_SIGNAL};{unguard}{enable}")
+        format!("\\command trap '' {STOP_SIGNAL};{enable}")
     }
 
     /// A directory that was for one command only is left again. One that is gone, or a variable
@@ -294,29 +275,4 @@ impl CommandLines<'_> {
             ),
         }
     }
-}
-
-/// A `trap` that puts our farewell before an EXIT trap that the code sets. In a subshell it is only
-/// `trap`, for the shell goes on.
-fn trap_function(pipe: &str) -> String {
-    let farewell = farewell_body(pipe)
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('$', "\\$");
-    format!(
-        "function trap {{ \\command trap \"$@\"||\\command return;\
-         [[ $BASHPID == $$ ]]||\\command return 0;\
-         \\command set -- \"$(\\command trap -p EXIT)\";\
-         case $1 in *{pipe}*|'');;*)\\command eval \"\\\\command trap -- '{farewell}${{1#trap -- ?}}\";;esac; }}"
-    )
-}
-
-/// Whether the text has `set` start a trace.
-fn sets_x(text: &[u8]) -> bool {
-    (text.windows(5).enumerate())
-        .filter(|(_, part)| part == b"set -")
-        .any(|(at, _)| {
-            let options = text[at + 5..].iter();
-            (options.take_while(|byte| byte.is_ascii_alphabetic())).any(|byte| *byte == b'x')
-        })
 }

@@ -4,7 +4,7 @@ use crate::execs::{Exec, Execs, Outcome, Serial, State};
 use crate::processes::{proc_tree, terminal};
 use crate::protocol::failure::Failure;
 use crate::server::context::Context;
-use crate::shells::lines::{CommandLines, lists_traps};
+use crate::shells::lines::{CommandLines, Dialect};
 use crate::shells::pipes::{CommandPipes, SparePipes, in_name};
 use crate::shells::process::REPAIR_FILE;
 use crate::shells::reports::Current;
@@ -133,8 +133,7 @@ impl Shells {
         let status_file = self.run_dir.path(&status_name).display().to_string();
         let env: Vec<(String, String)> = request.env.clone().into_iter().collect();
         let marker = (proc_tree::MARKER, request.exec_id.as_str());
-        let may_end = shell.memory.may_end_by(exec.command()) && !lists_traps(exec.command());
-        let farewell = may_end.then_some(process.farewell_path.as_str());
+        let trap_list = format!("traps-{tag}");
         let lines = CommandLines {
             number: serial,
             redirections: &redirections,
@@ -147,13 +146,18 @@ impl Shells {
                 .then_some(terminal::TYPE),
             cwd,
             status_file: status.map(|_| status_file.as_str()),
-            farewell,
-            trap_list: &process.farewell_path,
+            trap_list: &self.run_dir.path(&trap_list).display().to_string(),
             memory: &shell.memory,
         };
         let sets_terminal_type = lines.terminal_type.is_some();
         let (packets, content) = lines.packets(process.dialect);
         let closing = lines.closing(process.dialect);
+        let lists_traps = process.dialect == Dialect::Sh && lines.ends_err_trap();
+        let listed = match lists_traps {
+            true => Some(self.run_dir.output_pipe(&trap_list)?),
+            false => None,
+        };
+        files.extend(lists_traps.then_some(trap_list));
         if let Some(content) = content {
             self.run_dir.put(&file_name, &content)?;
             files.push(file_name);
@@ -174,7 +178,7 @@ impl Shells {
         }
         process.socket.send(packets);
         process.watch(id, &cx.poll);
-        shell.current = Some(Current::new(serial, files, closing));
+        shell.current = Some(Current::new(serial, files, closing, listed));
         Ok(())
     }
 

@@ -1,8 +1,8 @@
 //! The end of a shell's process, and the groups of processes that commands leave behind.
 
 use crate::execs::{Execs, Outcome, Serial};
-use crate::processes::Group;
 use crate::processes::proc_tree::Origin;
+use crate::processes::{Group, Keeper};
 use crate::server::context::Context;
 use crate::shells::process::ShellProcess;
 use crate::shells::reports::Current;
@@ -65,9 +65,10 @@ impl Shells {
             return;
         };
         cx.poll.remove(process.socket.fd());
-        self.take_farewell(id, &process);
+        self.take_last_directory(id, &process, current.as_ref(), execs);
         self.kill_with_process(&process, current.as_ref(), execs);
         self.tracker.end(process.group);
+        self.release_keeper(process.keeper);
         match current {
             None if !process.ready && !process.discarded => {
                 self.start_failed(id, exit_code, execs, cx);
@@ -130,15 +131,33 @@ impl Shells {
         }
     }
 
-    /// Where the shell was when it ended, if it had time to say so.
-    fn take_farewell(&mut self, id: ShellId, process: &ShellProcess) {
-        let text = process.take_farewell();
-        self.run_dir.remove(&[&process.farewell_name]);
-        if let (Some(end), Some(shell)) =
-            (text.iter().position(|b| *b == 0), self.by_id.get_mut(&id))
+    /// Where the shell was when it ended, unless that was for one command only, or for its profile.
+    fn take_last_directory(
+        &mut self,
+        id: ShellId,
+        process: &ShellProcess,
+        current: Option<&Current>,
+        execs: &Execs,
+    ) {
+        let exec = current.and_then(|current| execs.get(current.serial));
+        let in_other = exec.is_some_and(|exec| exec.request().cwd.is_some());
+        let (uid, gid) = (self.sandbox.uid, self.sandbox.gid);
+        let (Some(shell), Some(keeper)) = (self.by_id.get_mut(&id), &process.keeper) else {
+            return;
+        };
+        if process.ready
+            && !in_other
+            && let Some(cwd) = keeper.directory(&shell.memory.cwd, uid, gid)
         {
-            let cwd = String::from_utf8_lossy(&text[..end]);
             shell.memory.take_directory(&cwd, "");
+        }
+    }
+
+    fn release_keeper(&mut self, keeper: Option<Keeper>) {
+        self.leaving.retain(|keeper| !keeper.has_ended());
+        if let Some(keeper) = keeper {
+            keeper.release();
+            self.leaving.push(keeper);
         }
     }
 }

@@ -49,9 +49,7 @@ pub struct CommandLines<'a> {
     pub cwd: Option<&'a str>,
     /// A file that gives `$?` its value.
     pub status_file: Option<&'a str>,
-    /// Where the shell says on its way out in which directory it is, when the command may end it.
-    pub farewell: Option<&'a str>,
-    /// Where a shell lists traps that it does not have any more when it reports.
+    /// Where a shell lists the traps that it has when the command ends, and not any more when it reports.
     pub trap_list: &'a str,
     pub memory: &'a ShellMemory,
 }
@@ -79,21 +77,6 @@ impl CommandLines<'_> {
         match lists_traps(self.text) {
             true => format!("trap - {STOP_SIGNAL}"),
             false => format!("trap -- '\\command kill -INT $$' {STOP_SIGNAL}"),
-        }
-    }
-
-    /// The EXIT trap that this command needs, when it is not the one that the shell has.
-    pub fn exit_trap(&self) -> Option<String> {
-        let own = self.memory.exit_trap.as_deref();
-        match (self.farewell, own, self.memory.says_farewell) {
-            (Some(pipe), own, _) => Some(format!(
-                "trap -- '{}{}' EXIT",
-                farewell_body(pipe),
-                own.unwrap_or_default()
-            )),
-            (None, Some(own), true) => Some(format!("trap -- '{own}' EXIT")),
-            (None, None, true) => Some("trap - EXIT".into()),
-            (None, _, false) => None,
         }
     }
 }
@@ -139,14 +122,6 @@ pub fn assignments<'a>(env: impl Iterator<Item = &'a (String, String)>) -> Strin
 
 pub fn contains(text: &[u8], word: &[u8]) -> bool {
     text.windows(word.len()).any(|part| part == word)
-}
-
-/// Says where the shell is when it ends. What follows it is the user's own trap, which finds `$?` as it
-/// was; `&&` keeps `set -e` from taking that for a failure.
-pub fn farewell_body(pipe: &str) -> String {
-    format!(
-        "{{ command eval \"command printf \\\"%s\\\\0\\\" \\\"\\${{PWD-}}\\\" >{pipe};(exit $?)\"&&:; }} 2>/dev/null;"
-    )
 }
 
 /// The first lines: the profile of all users, then a report of the resulting PATH.
@@ -264,8 +239,7 @@ mod tests {
             terminal_type: Some(("TERM", "xterm")),
             cwd: Some("/it's"),
             status_file: None,
-            farewell: None,
-            trap_list: "/run/sandkasten/exit",
+            trap_list: "/run/sandkasten/traps",
             memory,
         }
     }

@@ -1,10 +1,5 @@
 //! What the runner remembers of a shell between commands, from what the shell reports.
 
-use crate::shells::lines::contains;
-
-/// `exit` and its like end the shell, and only then it matters where it was.
-const ENDING_WORDS: [&[u8]; 3] = [b"exit", b"exec", b"set -"];
-
 pub struct ShellMemory {
     pub cwd: String,
     pub old_cwd: String,
@@ -17,12 +12,9 @@ pub struct ShellMemory {
     errexit: bool,
     /// Bodies of the user's traps, as they stand between single quotes.
     pub debug_trap: Option<String>,
-    pub exit_trap: Option<String>,
     pub err_trap: Option<String>,
     /// The signals that have a trap.
     trapped: Vec<String>,
-    /// The EXIT trap is the user's with our farewell before it.
-    pub says_farewell: bool,
     /// The shell started without TERM, and has had no terminal so far.
     pub lacks_terminal_type: bool,
 }
@@ -38,10 +30,8 @@ impl ShellMemory {
             alters_lines: true,
             errexit: false,
             debug_trap: None,
-            exit_trap: None,
             err_trap: None,
             trapped: Vec::new(),
-            says_farewell: false,
             lacks_terminal_type: false,
         }
     }
@@ -68,12 +58,10 @@ impl ShellMemory {
     }
 
     /// What `trap` printed: lines of `trap -- 'body' NAME`, whose bodies may have many lines.
-    pub fn take_traps(&mut self, text: &str, farewell: &str) {
+    pub fn take_traps(&mut self, text: &str) {
         self.debug_trap = None;
-        self.exit_trap = None;
         self.err_trap = None;
         self.trapped.clear();
-        self.says_farewell = false;
         let mut rest = text;
         while let Some(start) = rest.find("trap -- '") {
             rest = &rest[start + "trap -- '".len()..];
@@ -85,13 +73,6 @@ impl ShellMemory {
             match name {
                 "DEBUG" => self.debug_trap = Some(body.into()),
                 "ERR" => self.err_trap = Some(body.into()),
-                "EXIT" => {
-                    let own = body.strip_prefix(farewell);
-                    self.says_farewell = own.is_some();
-                    self.exit_trap = Some(own.unwrap_or(body))
-                        .filter(|own| !own.is_empty())
-                        .map(String::from);
-                }
                 // bash writes `SIGUSR1`. What is ignored has no body.
                 name if !body.is_empty() => {
                     let name = name.strip_prefix("SIG").unwrap_or(name);
@@ -105,11 +86,6 @@ impl ShellMemory {
     /// Whether code has a trap for a signal, as of the last report.
     pub fn traps(&self, name: &str) -> bool {
         self.trapped.iter().any(|trapped| trapped == name)
-    }
-
-    /// Whether the command may end the shell, so that it should say where it was.
-    pub fn may_end_by(&self, text: &[u8]) -> bool {
-        self.errexit || ENDING_WORDS.iter().any(|word| contains(text, word))
     }
 
     /// `$?` of the last command, unless giving it to the next one would count as a failure.
@@ -141,15 +117,14 @@ mod tests {
     #[test]
     fn traps_are_understood_with_quotes_and_lines_in_them() {
         let mut memory = ShellMemory::new("/");
-        let text = "trap -- 'say bye;echo '\\''a\nb'\\''' EXIT\ntrap -- 'dbg' DEBUG\n\
+        let text = "trap -- 'echo '\\''a\nb'\\''' ERR\ntrap -- 'dbg' DEBUG\n\
                     trap -- 'x' SIGUSR1\ntrap -- '' USR2\n";
-        memory.take_traps(text, "say bye;");
-        assert_eq!(memory.exit_trap.as_deref(), Some("echo '\\''a\nb'\\''"));
-        assert!(memory.says_farewell);
+        memory.take_traps(text);
+        assert_eq!(memory.err_trap.as_deref(), Some("echo '\\''a\nb'\\''"));
         assert_eq!(memory.debug_trap.as_deref(), Some("dbg"));
         assert!(memory.traps("USR1") && !memory.traps("USR2"));
-        memory.take_traps("", "say bye;");
-        assert!(memory.exit_trap.is_none() && memory.debug_trap.is_none());
+        memory.take_traps("");
+        assert!(memory.err_trap.is_none() && memory.debug_trap.is_none());
     }
 
     #[test]

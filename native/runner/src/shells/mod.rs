@@ -20,7 +20,7 @@ pub use run_dir::RunDir;
 pub use shell::ShellId;
 
 use crate::execs::{Execs, Serial};
-use crate::processes::{Group, Tracker, proc_tree};
+use crate::processes::{Group, Keeper, Tracker, proc_tree};
 use crate::protocol::failure::Failure;
 use crate::protocol::message::{ExecRequest, ShellListing};
 use crate::sandbox::Sandbox;
@@ -39,7 +39,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 const DEFAULT_SHELL: &str = "default";
-/// Each costs a process that stays; a client that needs more closes some.
+/// Each costs a process and a thread that stay; a client that needs more closes some.
 const MAX_SHELLS: usize = 16;
 /// How often shells are checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(400);
@@ -54,6 +54,8 @@ pub struct Shells {
     /// None in an image that has no shell.
     program: Option<ShellProgram>,
     by_id: BTreeMap<ShellId, Shell>,
+    /// Threads of shells that have ended, until they have ended, too.
+    leaving: Vec<Keeper>,
     next: ShellId,
     checked_at: Option<Instant>,
 }
@@ -82,6 +84,7 @@ impl Shells {
             spare_pipes: None,
             program: find_program(),
             by_id: BTreeMap::new(),
+            leaving: Vec::new(),
             next: 0,
             checked_at: None,
         })

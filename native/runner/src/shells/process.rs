@@ -7,7 +7,7 @@
 use crate::execs::Execs;
 use crate::processes::launch::{self, Launch};
 use crate::processes::proc_tree::{self, Origin};
-use crate::processes::{Group, terminal};
+use crate::processes::{Group, Keeper, terminal};
 use crate::protocol::failure::Failure;
 use crate::server::context::Context;
 use crate::server::poll::Poll;
@@ -17,12 +17,11 @@ use crate::shells::socket::ShellSocket;
 use crate::shells::{ShellId, Shells, bash};
 use crate::sys;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 const SHELL_DIRECTORIES: [&str; 4] = ["/bin", "/usr/bin", "/usr/local/bin", "/busybox"];
-const FAREWELL_BYTES: usize = 64 * 1024;
 /// Profile files that take longer are skipped.
 const START_TIME: Duration = Duration::from_secs(10);
 /// bash keeps its terminal, or what it has for one, at the highest descriptor up to this.
@@ -57,11 +56,8 @@ pub struct ShellProcess {
     started_at: Instant,
     /// Its entry in /proc as long as it has not become another program.
     command_line: Vec<u8>,
-    /// Where it says on its way out in which directory it was, and other things that its last report
-    /// cannot.
-    farewell: OwnedFd,
-    pub(super) farewell_name: String,
-    pub(super) farewell_path: String,
+    /// Has its directory when it has ended. None when there were too many threads.
+    pub(super) keeper: Option<Keeper>,
 }
 
 impl ShellProcess {
@@ -86,14 +82,6 @@ impl ShellProcess {
     /// True of a shell that has read all its lines; false also where the kernel cannot tell.
     pub fn waits_for_lines(&self) -> bool {
         self.socket.is_drained() && proc_tree::is_asleep(self.pid)
-    }
-
-    /// What it has said beside its reports, as much as a pipe takes.
-    pub fn take_farewell(&self) -> Vec<u8> {
-        let mut text = vec![0; FAREWELL_BYTES];
-        let length = sys::read(self.farewell.as_raw_fd(), &mut text).unwrap_or(0);
-        text.truncate(length);
-        text
     }
 
     pub fn starts_too_long(&self, now: Instant) -> bool {
@@ -168,7 +156,7 @@ impl Shells {
             Ok(()) => shell.memory.cwd.clone(),
             Err(_) => "/".into(),
         };
-        let launched = launch::launch(&Launch {
+        let (launched, keeper) = launch::launch_kept(&Launch {
             sandbox,
             argv: &argv,
             env: &sandbox.env,
@@ -180,8 +168,6 @@ impl Shells {
             entrance: entrance.as_ref().map(AsRawFd::as_raw_fd),
         })?;
         // A shell that cannot start is noticed by its end, like any other that ends.
-        let farewell_name = format!("exit-{}", sys::random_hex()?);
-        let farewell = self.run_dir.lasting_output_pipe(&farewell_name)?;
         cx.poll.add(socket.fd(), libc::EPOLLIN, Token::Report(id))?;
         socket.send(match shell.skip_profiles {
             true => lines::ready(dialect),
@@ -200,9 +186,7 @@ impl Shells {
             discarded: false,
             started_at: cx.clock.now(),
             command_line: argv.join("\0").into_bytes(),
-            farewell,
-            farewell_path: self.run_dir.path(&farewell_name).display().to_string(),
-            farewell_name,
+            keeper,
         });
         Ok(())
     }

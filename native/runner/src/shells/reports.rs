@@ -2,10 +2,11 @@
 
 use crate::execs::{Execs, Outcome, Serial};
 use crate::server::context::Context;
-use crate::shells::lines::{Dialect, farewell_body};
+use crate::shells::lines::Dialect;
 use crate::shells::pipes::SparePipes;
 use crate::shells::{ShellId, Shells};
 use crate::sys;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// Packets taken in one turn of the event loop, so that a flood does not hold up other work.
 const PACKET_LIMIT: usize = 64;
@@ -27,6 +28,8 @@ pub struct Current {
     traps: String,
     /// Has the shell report when the command's own lines failed to.
     closing: Vec<Vec<u8>>,
+    /// Where a shell lists traps that it does not have any more when it reports.
+    trap_list: Option<OwnedFd>,
     /// At the last check, the shell waited for more lines and had not reported.
     found_silent: bool,
 }
@@ -41,7 +44,12 @@ struct Report {
 }
 
 impl Current {
-    pub fn new(serial: Serial, files: Vec<String>, closing: Vec<Vec<u8>>) -> Current {
+    pub fn new(
+        serial: Serial,
+        files: Vec<String>,
+        closing: Vec<Vec<u8>>,
+        trap_list: Option<OwnedFd>,
+    ) -> Current {
         Current {
             serial,
             files,
@@ -49,6 +57,7 @@ impl Current {
             report: Vec::new(),
             traps: String::new(),
             closing,
+            trap_list,
             found_silent: false,
         }
     }
@@ -149,13 +158,10 @@ impl Shells {
         shell.memory.take_directory(&cwd, &old_cwd);
         shell.memory.status = status;
         // Traps that the shell did not tell of are none.
-        let farewell = farewell_body(&process.farewell_path);
-        let listed = match process.dialect {
-            Dialect::Bash { .. } => Vec::new(),
-            Dialect::Sh => process.take_farewell(),
-        };
-        let traps = String::from_utf8_lossy(&listed) + current.traps.as_str();
-        shell.memory.take_traps(&traps, &farewell);
+        let read = |pipe: &OwnedFd| sys::read(pipe.as_raw_fd(), &mut cx.buffer).unwrap_or(0);
+        let listed = current.trap_list.as_ref().map_or(0, read);
+        let traps = String::from_utf8_lossy(&cx.buffer[..listed]) + current.traps.as_str();
+        shell.memory.take_traps(&traps);
         let current = shell.current.take();
         if let Some(current) = &current {
             self.take_end(id, current, status, execs, cx);
@@ -249,7 +255,7 @@ mod tests {
     use super::Current;
 
     fn current() -> Current {
-        Current::new(7, Vec::new(), Vec::new())
+        Current::new(7, Vec::new(), Vec::new(), None)
     }
 
     #[test]

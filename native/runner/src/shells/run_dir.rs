@@ -54,11 +54,6 @@ impl RunDir {
         self.fifo(name, 0o622, libc::O_RDONLY)
     }
 
-    /// Like `output_pipe`, but held open for writing too, so that it never comes to its end.
-    pub fn lasting_output_pipe(&self, name: &str) -> io::Result<OwnedFd> {
-        self.fifo(name, 0o622, libc::O_RDWR)
-    }
-
     /// Makes a pipe that the shell opens by name for reading; gives its writing end.
     pub fn input_pipe(&self, name: &str) -> io::Result<OwnedFd> {
         // Read-write, because opening for writing alone fails until there is a reader.

@@ -30,9 +30,6 @@ impl CommandLines<'_> {
         for (name, value) in self.marker.iter().chain(&self.terminal_type) {
             line.push_str(&format!("\\export {name}={value};"));
         }
-        if let Some(trap) = self.exit_trap() {
-            line.push_str(&format!("\\{trap};"));
-        }
         line.push_str(&format!("\\{};", self.stop_trap()));
         if let Some(body) = &self.memory.err_trap {
             line.push_str(&format!("\\trap -- '{body}' ERR;"));
@@ -75,7 +72,7 @@ impl CommandLines<'_> {
 
     /// Whether there may be an ERR trap at the end of the command, and a line of ours can follow it: a
     /// here-document without an end would take that for its own.
-    fn ends_err_trap(&self) -> bool {
+    pub fn ends_err_trap(&self) -> bool {
         let may_have = self.memory.err_trap.is_some() || contains(self.text, b"ERR");
         may_have && !contains(self.text, b"<<")
     }

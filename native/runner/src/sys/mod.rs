@@ -3,12 +3,14 @@
 mod fs_user;
 mod packets;
 mod pages;
+mod raw_call;
 
 pub use fs_user::{as_fs_user, set_fs_user};
 pub use packets::{
     bytes_unsent, packet_socket_pair, receive_credentials, receive_with_pid, send_packets,
 };
 pub use pages::Pages;
+pub use raw_call::raw_call;
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};

@@ -1,0 +1,316 @@
+//! A thread that shares its directory with a process, and so still has it when the process has ended.
+//!
+//! Tasks share it (`CLONE_FS`) whatever program they become and however they end. The thread has no
+//! thread-local storage, so it makes its system calls without the C library.
+//!
+//! SECURITY: the thread is created without that flag, so that PID 1 and its other threads keep a
+//! directory and a umask that code cannot change (threat: attacks on PID 1). Guarded by "keeps sharing
+//! the directory of a shell" in tests/hostile/runner-shell.test.ts.
+
+use crate::sys;
+use std::ffi::c_void;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// The thread needs less than a page of it; the process needs more until it runs its program.
+const STACK_BYTES: usize = 16 * 1024;
+const GUARD_BYTES: usize = 4 * 1024;
+const THREAD: libc::c_int = libc::CLONE_VM
+    | libc::CLONE_FILES
+    | libc::CLONE_SIGHAND
+    | libc::CLONE_THREAD
+    | libc::CLONE_SYSVSEM
+    | libc::CLONE_PARENT_SETTID
+    | libc::CLONE_CHILD_CLEARTID;
+
+/// What the thread and the runner share, above the thread's stack.
+#[repr(C, align(16))]
+struct Desk {
+    /// Used until the pid is known.
+    child: *const dyn Fn(),
+    /// The process, or a negative error number; 0 until it is known.
+    pid: AtomicI32,
+    /// 1 when the thread is to end.
+    released: AtomicI32,
+    /// The thread; the kernel makes it 0 when the thread has ended.
+    tid: AtomicI32,
+}
+
+pub struct Keeper {
+    desk: NonNull<Desk>,
+    tid: i32,
+}
+
+impl Keeper {
+    /// Starts a process that begins with a copy of the runner's memory, as after `fork`, and with
+    /// `child`, which must not return.
+    ///
+    /// # Safety
+    /// `child` may only make system calls on memory that was prepared before.
+    pub unsafe fn start(child: &dyn Fn()) -> io::Result<(i32, Keeper)> {
+        // SAFETY: only the lifetime changes; it is not used after the pid is known.
+        let child = unsafe { std::mem::transmute::<&dyn Fn(), *const dyn Fn()>(child) };
+        let desk = map()?;
+        let mut keeper = Keeper { desk, tid: 0 };
+        // SAFETY: the memory is large enough and aligned, and nothing else uses it.
+        unsafe {
+            desk.write(Desk {
+                child,
+                pid: AtomicI32::new(0),
+                released: AtomicI32::new(0),
+                tid: AtomicI32::new(0),
+            });
+        }
+        let tid = keeper.desk().tid.as_ptr();
+        // SAFETY: the stack ends where the desk begins, and both stay until the thread has ended.
+        keeper.tid = sys::check(unsafe {
+            let top = desk.as_ptr().cast();
+            libc::clone(keep, top, THREAD, top, tid, null_mut::<c_void>(), tid)
+        })?;
+        // It takes as long as a fork. No process of another user can stop the thread.
+        let pid = &keeper.desk().pid;
+        while pid.load(Ordering::Acquire) == 0 {
+            wait(pid, 0, libc::FUTEX_PRIVATE_FLAG);
+        }
+        match keeper.desk().pid.load(Ordering::Acquire) {
+            pid if pid > 0 => Ok((pid, keeper)),
+            error => {
+                keeper.join();
+                Err(io::Error::from_raw_os_error(-error))
+            }
+        }
+    }
+
+    /// Where the process is, or was when it ended, with the rights of this user: under its known name
+    /// if it still has that. None if it has no name (it was removed) or may not be entered.
+    pub fn directory(&self, known: &str, uid: u32, gid: u32) -> Option<String> {
+        let link = PathBuf::from(format!("/proc/self/task/{}/cwd", self.tid));
+        let here = identity(&link)?;
+        let names = [Some(PathBuf::from(known)), fs::read_link(&link).ok()];
+        let is_here = |name: &PathBuf| identity(name) == Some(here);
+        let name = sys::as_fs_user(uid, gid, || names.into_iter().flatten().find(is_here))?;
+        Some(name.to_string_lossy().into_owned())
+    }
+
+    /// Has the thread end, without waiting for it. It may only be dropped once it has ended.
+    pub fn release(&self) {
+        let released = &self.desk().released;
+        released.store(1, Ordering::Release);
+        let wake = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+        // SAFETY: the word exists as long as this.
+        unsafe { libc::syscall(libc::SYS_futex, released.as_ptr(), wake, 1) };
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.desk().tid.load(Ordering::Acquire) == 0
+    }
+
+    fn join(&self) {
+        let tid = &self.desk().tid;
+        while !self.has_ended() {
+            // The kernel wakes as if other processes could wait, too.
+            wait(tid, self.tid, 0);
+        }
+    }
+
+    fn desk(&self) -> &Desk {
+        // SAFETY: it exists until this is dropped, and only its atomics change.
+        unsafe { self.desk.as_ref() }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // A thread that still runs keeps its memory, which is better than to run without.
+        if self.has_ended() {
+            unmap(self.desk);
+        }
+    }
+}
+
+/// What distinguishes a directory from all others.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let found = fs::metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
+}
+
+fn wait(word: &AtomicI32, value: i32, flags: libc::c_int) {
+    let operation = libc::FUTEX_WAIT | flags;
+    let forever = null_mut::<libc::timespec>();
+    // SAFETY: the word is valid; the call changes nothing.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, forever) };
+}
+
+/// Memory for the thread: a guard, the stack, the desk.
+fn map() -> io::Result<NonNull<Desk>> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: new memory at an address of the kernel's choice.
+    let base = unsafe { libc::mmap(null_mut(), STACK_BYTES, access, flags, -1, 0) };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the lowest page of what was just mapped.
+    unsafe { libc::mprotect(base, GUARD_BYTES, libc::PROT_NONE) };
+    // SAFETY: within the mapping.
+    let desk = unsafe { base.byte_add(STACK_BYTES - size_of::<Desk>()) };
+    NonNull::new(desk.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
+}
+
+fn unmap(desk: NonNull<Desk>) {
+    // SAFETY: exactly what `map` has mapped, and no thread uses it.
+    unsafe {
+        let end = desk.as_ptr().add(1).cast::<c_void>();
+        libc::munmap(end.byte_sub(STACK_BYTES), STACK_BYTES);
+    }
+}
+
+/// The thread.
+extern "C" fn keep(desk: *mut c_void) -> libc::c_int {
+    const WAIT: usize = (libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG) as usize;
+    const WAKE: usize = (libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG) as usize;
+    // SAFETY: the desk stays until this thread has ended. The new process has a copy of the memory.
+    unsafe {
+        let desk = &*desk.cast::<Desk>();
+        let shared = (libc::CLONE_FS | libc::SIGCHLD) as usize;
+        let pid = sys::raw_call(libc::SYS_clone, [shared, 0, 0, 0]);
+        if pid == 0 {
+            (*desk.child)();
+            sys::raw_call(libc::SYS_exit_group, [127, 0, 0, 0]);
+        }
+        desk.pid.store(pid as i32, Ordering::Release);
+        sys::raw_call(libc::SYS_futex, [desk.pid.as_ptr() as usize, WAKE, 1, 0]);
+        while pid > 0 && desk.released.load(Ordering::Acquire) == 0 {
+            let word = desk.released.as_ptr() as usize;
+            sys::raw_call(libc::SYS_futex, [word, WAIT, 0, 0]);
+        }
+    }
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Keeper;
+    use std::ffi::{CString, c_int};
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::{Path, PathBuf};
+    use std::time::{Duration, Instant};
+
+    struct Directory(PathBuf);
+
+    impl Directory {
+        fn new(name: &str) -> Directory {
+            let name = format!("sandkasten-keeper-{name}-{}", std::process::id());
+            let path = std::env::temp_dir().canonicalize().unwrap().join(name);
+            fs::create_dir_all(&path).unwrap();
+            Directory(path)
+        }
+
+        fn name(&self) -> &str {
+            self.0.to_str().unwrap()
+        }
+    }
+
+    impl Drop for Directory {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    /// A process that changes its directory and umask, and ends by this signal.
+    fn ended_in(directory: &Path, signal: c_int) -> Keeper {
+        let path = CString::new(directory.as_os_str().as_bytes()).unwrap();
+        // SAFETY: the child only makes system calls; it is a child that nothing else waits for.
+        unsafe {
+            let (pid, keeper) = Keeper::start(&|| {
+                libc::chdir(path.as_ptr());
+                libc::umask(0);
+                libc::kill(libc::getpid(), signal);
+                libc::_exit(0);
+            })
+            .unwrap();
+            let mut status = 0;
+            assert_eq!(libc::waitpid(pid, &mut status, 0), pid);
+            assert_eq!(libc::WTERMSIG(status), signal);
+            keeper
+        }
+    }
+
+    fn found(keeper: &Keeper, known: &str) -> Option<String> {
+        // SAFETY: plain getters.
+        let (uid, gid) = unsafe { (libc::getuid(), libc::getgid()) };
+        keeper.directory(known, uid, gid)
+    }
+
+    fn release(keeper: &Keeper) {
+        keeper.release();
+        let began = Instant::now();
+        while !keeper.has_ended() {
+            assert!(began.elapsed() < Duration::from_secs(20));
+            std::thread::yield_now();
+        }
+    }
+
+    fn umask() -> String {
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with("Umask:"));
+        line.unwrap().to_string()
+    }
+
+    #[test]
+    fn the_directory_of_a_dead_process_is_known_and_nobody_elses_changes() {
+        let directory = Directory::new("known");
+        let before = (std::env::current_dir().unwrap(), umask());
+        let one = ended_in(&directory.0, libc::SIGKILL);
+        let other = ended_in(Path::new("/"), libc::SIGTERM);
+        assert_eq!(found(&one, "/").as_deref(), Some(directory.name()));
+        assert_eq!(found(&other, "/usr").as_deref(), Some("/"));
+        assert_eq!((std::env::current_dir().unwrap(), umask()), before);
+        let threads = |keeper: &Keeper| Path::new("/proc/self/task").join(keeper.tid.to_string());
+        assert!(threads(&one).exists() && threads(&other).exists());
+        for keeper in [&one, &other] {
+            release(keeper);
+            assert!(!threads(keeper).exists());
+        }
+    }
+
+    #[test]
+    fn a_known_name_is_kept_while_it_leads_there() {
+        let directory = Directory::new("names");
+        let (real, link) = (directory.0.join("real"), directory.0.join("link"));
+        fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink("real", &link).unwrap();
+        let keeper = ended_in(&real, libc::SIGKILL);
+        let name = |path: &Path| Some(path.to_str().unwrap().to_string());
+        assert_eq!(found(&keeper, link.to_str().unwrap()), name(&link));
+        fs::remove_file(&link).unwrap();
+        assert_eq!(found(&keeper, link.to_str().unwrap()), name(&real));
+        // What has the name of a removed directory is another one.
+        fs::create_dir(directory.0.join("real (deleted)")).unwrap();
+        fs::remove_dir(&real).unwrap();
+        assert_eq!(found(&keeper, real.to_str().unwrap()), None);
+        release(&keeper);
+    }
+
+    #[test]
+    fn many_leave_neither_threads_nor_memory() {
+        let mappings = || {
+            fs::read_to_string("/proc/self/maps")
+                .unwrap()
+                .lines()
+                .count()
+        };
+        release(&ended_in(Path::new("/"), libc::SIGKILL));
+        let before = mappings();
+        for _ in 0..200 {
+            release(&ended_in(Path::new("/"), libc::SIGKILL));
+        }
+        // Other tests run at the same time.
+        assert!(mappings() < before + 100, "{before} then {}", mappings());
+    }
+}
