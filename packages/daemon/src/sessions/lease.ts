@@ -3,6 +3,9 @@ import type { Clock } from "../ports/clock.ts";
 import type { SessionRow } from "../ports/session-store.ts";
 import type { SessionView } from "./services/session-service.ts";
 
+/** Why an expired session ended. */
+export const LEASE_ENDED = "its lease ended";
+
 export type Lease = Pick<SessionRow, "leaseEndsMs" | "lifetimeEndsMs">;
 
 /** The time base of leases: the store's time, which survives restarts, reboots and clock changes. */

@@ -6,8 +6,10 @@ import type { Clock } from "../ports/clock.ts";
 import type { ExecJournal } from "../ports/exec-journal.ts";
 import type { Log } from "../ports/log.ts";
 import type { SessionStore } from "../ports/session-store.ts";
+import { aFewAtOnce } from "./a-few-at-once.ts";
 import { sandboxIdOf } from "./ids.ts";
 import { tellOfCollected } from "./image-events.ts";
+import { LEASE_ENDED } from "./lease.ts";
 import type { LiveSession } from "./live-session.ts";
 import type { JournalPruner } from "./journal-pruner.ts";
 import { orphansAmong, removeOrphan } from "./orphans.ts";
@@ -19,7 +21,6 @@ import type { Sessions } from "./sessions.ts";
 import type { SessionSettings } from "./settings.ts";
 import type { Workspaces } from "./workspaces.ts";
 
-const ENDED_AT_ONCE = 8;
 const REAPER_INTERVAL_MS = 30_000;
 const COLLECT_INTERVAL_MS = 10 * 60_000;
 
@@ -85,14 +86,11 @@ export class Reaper {
   /** Ends every expired session, and retries those that could not be ended. */
   async endOver(): Promise<void> {
     const left = [...this.#parts.table.all()];
-    const worker = async (): Promise<void> => {
-      for (let session = left.pop(); session !== undefined; session = left.pop()) {
-        const over = session;
-        await this.#attempt(`ending session ${over.row.id}`, () => this.#endIfOver(over));
-      }
-    };
-    // Several at a time, so one that hangs does not keep the others alive.
-    await Promise.all(Array.from({ length: ENDED_AT_ONCE }, worker));
+    await aFewAtOnce(
+      () => left.pop(),
+      (session) =>
+        this.#attempt(`ending session ${session.row.id}`, () => this.#endIfOver(session)),
+    );
   }
 
   async #endIfOver(session: LiveSession): Promise<void> {
@@ -100,7 +98,7 @@ export class Reaper {
     if (session.row.status === "destroying" && session.ending === undefined)
       await sessions.end(session, "destroyed", session.row.endReason);
     else if (session.row.status !== "creating" && session.ending === undefined && session.isOver)
-      await sessions.end(session, "expired", "its lease ended");
+      await sessions.end(session, "expired", LEASE_ENDED);
   }
 
   /** Ends sessions whose sandbox is dead, and removes sandboxes without a session. */

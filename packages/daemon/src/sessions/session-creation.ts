@@ -9,6 +9,7 @@ import type { Log } from "../ports/log.ts";
 import type { AdmittedSession, SessionRow, SessionStore } from "../ports/session-store.ts";
 import { isLostOwnership } from "../ports/session-store.ts";
 import type { Telemetry, TraceContext } from "../ports/telemetry.ts";
+import { LEASE_ENDED } from "./lease.ts";
 import { LiveSession, sandboxOf } from "./live-session.ts";
 import type { LiveSessions } from "./live-sessions.ts";
 import type { Membership } from "./membership.ts";
@@ -199,7 +200,7 @@ export class SessionCreation {
     await this.#parts.settled(session.row.id);
     if (session.row.status === "destroying") return undefined;
     if (session.row.status !== "creating" && session.isOver)
-      await this.#parts.end(session, "expired", "its lease ended");
+      await this.#parts.end(session, "expired", LEASE_ENDED);
     if (session.ending === undefined) return session.row;
     // Whether or not that works now, it no longer blocks the key.
     await session.ending.catch(() => undefined);

@@ -3,6 +3,8 @@ import { SandboxError } from "@sandkasten/protocol";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import type { Backend, SandboxSpec } from "../ports/backend.ts";
 import type { SessionStore } from "../ports/session-store.ts";
+import type { Caller } from "./services/caller.ts";
+import type { SessionQuery } from "./services/session-service.ts";
 import { ALICE, BOB, CoreFixture, overriding, SETTINGS } from "./testing/core-fixture.ts";
 import type { CoreOptions } from "./testing/core-fixture.ts";
 
@@ -356,6 +358,43 @@ describe("the reaper", () => {
       endReason: "its lease ended",
     });
     await expect(fixture.run(id, "true")).rejects.toThrow(code("SESSION_EXPIRED"));
+  });
+
+  it("lists an overdue session as expired, and behind those that live", async () => {
+    const { core, clock } = await start();
+    const open = async (caller: Caller, ttlMs?: number): Promise<string> => {
+      clock.pass(1);
+      const options = ttlMs === undefined ? {} : { ttlMs };
+      return (await core.sessions.create(caller, options)).session.id;
+    };
+    const oldest = await open(BOB, 30_000);
+    const living = await open(BOB);
+    const newest = await open(BOB, 30_000);
+    const others = await open(ALICE, 30_000);
+    clock.pass(30_001);
+    const list = async (query: SessionQuery): Promise<string[]> =>
+      (await core.sessions.list(BOB, query)).rows.map(({ id }) => id);
+    expect(await list({ status: "expired" })).toEqual([newest, oldest]);
+    expect(await list({ status: "running" })).toEqual([living]);
+    expect(await list({ limit: 1 })).toEqual([living]);
+    expect(await list({})).toEqual([living, newest, oldest]);
+    expect((await fixture.store.getSession(others))?.status).toBe("running");
+  });
+
+  it("does not wait long with a list for a backend that hangs", async () => {
+    const answers = Promise.withResolvers<void>();
+    const hanging = (backend: Backend): Backend =>
+      overriding(backend, {
+        destroy: async (...args) => (await answers.promise, await backend.destroy(...args)),
+      });
+    const { core, clock } = await start({ wrap: hanging });
+    await core.sessions.create(ALICE, {});
+    clock.pass(60_001);
+    const { rows } = await core.sessions.list(ALICE, {});
+    expect(rows.map(({ status }) => status)).toEqual(["destroying"]);
+    answers.resolve();
+    await core.reaper.tick();
+    expect((await core.sessions.list(ALICE, { status: "expired" })).rows).toHaveLength(1);
   });
 
   it("leaves a session alone while a command runs in it", async () => {

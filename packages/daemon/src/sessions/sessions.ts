@@ -4,8 +4,9 @@ import type { Backend, IsolationReport, SandboxStats } from "../ports/backend.ts
 import type { Page, SessionRow } from "../ports/session-store.ts";
 import { lostOwnership } from "../ports/session-store.ts";
 import type { TraceContext } from "../ports/telemetry.ts";
+import { aFewAtOnce } from "./a-few-at-once.ts";
 import type { FileEvents } from "./file-events.ts";
-import { isOver, viewOf } from "./lease.ts";
+import { isOver, LEASE_ENDED, viewOf } from "./lease.ts";
 import { sandboxOf } from "./live-session.ts";
 import type { LiveSession } from "./live-session.ts";
 import { ownersOf } from "./owners.ts";
@@ -23,9 +24,12 @@ import { SessionCreation } from "./session-creation.ts";
 import type { EndStatus, SessionCreationParts } from "./session-creation.ts";
 import type { NetworkRequest } from "../network/plan-network.ts";
 import { checkTransition, isLiving, isUp, unusable } from "./states.ts";
+import { waitAtMost } from "./wait-at-most.ts";
 
 /** Page size if the request does not set one. */
 const DEFAULT_PAGE_SIZE = 100;
+/** How long a list waits for the ends of overdue sessions. */
+const OVERDUE_PATIENCE_MS = 500;
 
 export interface SessionsParts extends Omit<SessionCreationParts, "settled" | "end"> {
   readonly fileEvents: FileEvents;
@@ -81,6 +85,7 @@ export class Sessions implements SessionService {
   async list(caller: Caller, query: SessionQuery): Promise<Page<SessionView>> {
     const scope = ownersOf(caller, query.owner);
     await this.#parts.membership.certain();
+    await this.#endOverdue(scope.owner);
     const { rows, ...rest } = await this.#parts.store.listSessions({
       limit: query.limit ?? (await this.#pageSize(scope.owner)),
       ...query,
@@ -89,6 +94,25 @@ export class Sessions implements SessionService {
     const views = await this.#views(rows);
     // A session past its lease is marked as expired a little later.
     return { rows: views.filter((view) => !isOverdue(view, query.status)), ...rest };
+  }
+
+  /** The store filters and sorts by stored states, so the sessions past their lease are ended before. */
+  async #endOverdue(owner: string | undefined): Promise<void> {
+    const overdue = this.#parts.table
+      .all()
+      .filter(
+        ({ row, isOver: over }) => over && isUp(row.status) && (owner ?? row.owner) === row.owner,
+      );
+    if (overdue.length === 0) return;
+    const end = async (session: LiveSession): Promise<void> => {
+      // The reaper retries it, and logs why it failed.
+      await this.end(session, "expired", LEASE_ENDED).catch(() => undefined);
+    };
+    await waitAtMost(
+      aFewAtOnce(() => overdue.pop(), end),
+      OVERDUE_PATIENCE_MS,
+      undefined,
+    );
   }
 
   /** Clients that do not paginate must see all active sessions. */

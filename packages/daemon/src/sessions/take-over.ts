@@ -10,6 +10,7 @@ import type { Backend, SandboxState } from "../ports/backend.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Log } from "../ports/log.ts";
 import type { ExecRow, SessionRow, SessionStore } from "../ports/session-store.ts";
+import { aFewAtOnce } from "./a-few-at-once.ts";
 import type { Execs } from "./execs.ts";
 import { sandboxIdOf } from "./ids.ts";
 import type { LiveSession } from "./live-session.ts";
@@ -20,8 +21,6 @@ import { execEnded } from "./session-events.ts";
 import type { EndStatus } from "./session-creation.ts";
 import type { Sessions } from "./sessions.ts";
 import { isUp, UNFINISHED } from "./states.ts";
-
-const ENDED_AT_ONCE = 8;
 
 export interface TakeOverParts {
   readonly providers: Providers;
@@ -173,10 +172,7 @@ export class TakeOver {
   async #endDead(): Promise<void> {
     const next = (): (() => Promise<void>) | undefined =>
       this.#parts.stopping.aborted ? undefined : this.#dead.shift();
-    const worker = async (): Promise<void> => {
-      for (let end = next(); end !== undefined; end = next()) await end();
-    };
-    await Promise.all(Array.from({ length: ENDED_AT_ONCE }, worker));
+    await aFewAtOnce(next, (end) => end());
   }
 
   async #states(): Promise<ReadonlyMap<string, SandboxState>> {
