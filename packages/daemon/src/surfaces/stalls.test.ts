@@ -46,6 +46,19 @@ async function stallOf(work: () => Promise<void>): Promise<number> {
   return leastMs;
 }
 
+/** A frame of a WebSocket as a client sends it. */
+function frame(opcode: number, text = "", final = 0x80): Buffer {
+  return Buffer.concat([
+    Buffer.from([final + opcode, 0x80 + text.length, 0, 0, 0, 0]),
+    Buffer.from(text),
+  ]);
+}
+
+/** As many as a message may have. */
+function emptyFragments(): Buffer[] {
+  return Array.from({ length: 16_000 }, () => frame(0, "", 0));
+}
+
 interface Attack {
   readonly query?: string;
   readonly headers?: Record<string, string>;
@@ -55,7 +68,7 @@ interface Attack {
 const document: OpenApiDocument = await servedDocument();
 const routes = Object.entries(document.paths).flatMap(([path, operations]) =>
   Object.entries(operations)
-    // A WebSocket has a separate test.
+    // A WebSocket has separate tests.
     .filter(([method]) => method !== "head" && !path.endsWith("/pty"))
     .map(([method, operation]) => ({ method: method.toUpperCase(), path, operation })),
 );
@@ -255,6 +268,44 @@ describe("a request that costs as much as can be sent", () => {
         socket.once("close", () => resolve()).setTimeout(1_000, () => resolve());
       });
       socket.destroy();
+    });
+    expect(await stall).toBeLessThan(MAX_STALL_MS);
+  });
+
+  it.each([
+    ["text that is not JSON", frame(1, "x".repeat(100))],
+    ["texts without a meaning", frame(1, "{}")],
+    ["empty texts", frame(1)],
+    ["empty input", frame(2)],
+    ["empty pongs", frame(10)],
+    ["empty pings", frame(9)],
+    [
+      "messages of empty fragments",
+      Buffer.concat([frame(2, "", 0), ...emptyFragments(), frame(0)]),
+    ],
+  ])("does not stall other requests when WebSockets bring %s", async (_name, flood) => {
+    const { session } = server.ids;
+    const head = `GET /v1/sessions/${session}/pty HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${ALICES_KEY}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n`;
+    const frames = Buffer.concat(
+      Array.from({ length: Math.ceil(524_288 / flood.byteLength) }, () => flood),
+    );
+    const stall = stallOf(async () => {
+      const sockets = Array.from({ length: 4 }, () =>
+        connect(Number(new URL(server.url).port), "127.0.0.1").on("error", () => undefined),
+      );
+      await Promise.all(
+        sockets.map(async (socket) => {
+          socket.write(head);
+          await once(socket, "data");
+          const send = (): void => {
+            while (!socket.destroyed && socket.write(frames));
+          };
+          socket.on("drain", send).resume();
+          send();
+        }),
+      );
+      await new Promise((resolve) => setTimeout(resolve, 1_000));
+      for (const socket of sockets) socket.destroy();
     });
     expect(await stall).toBeLessThan(MAX_STALL_MS);
   });

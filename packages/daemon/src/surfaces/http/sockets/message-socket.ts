@@ -49,7 +49,9 @@ export class MessageSocket<ServerMessage extends object> implements Disposable {
     if (this.socket.readyState === this.socket.OPEN) this.socket.send(JSON.stringify(message));
   }
 
+  /** Does nothing when the socket is closing already. */
   close(code: number, reason: string): void {
+    if (this.socket.readyState !== this.socket.OPEN) return;
     // The peer's close frame must be read.
     this.socket.resume();
     this.socket.close(code, reason);
@@ -67,9 +69,16 @@ export class MessageSocket<ServerMessage extends object> implements Disposable {
     this.#ping.stop();
   }
 
-  /** Starts reading; each message is passed on as it arrives. */
+  /**
+   * Starts reading; each message is passed on as it arrives.
+   *
+   * SECURITY: a client that is refused can go on sending until the socket is closed. None of that
+   * may cost anything. Guarded by stalls.test.ts.
+   */
   protected listen(receive: (bytes: Buffer, isBinary: boolean) => void): void {
-    this.socket.on("message", (data, isBinary) => receive(bufferOf(data), isBinary));
+    this.socket.on("message", (data, isBinary) => {
+      if (this.socket.readyState === this.socket.OPEN) receive(bufferOf(data), isBinary);
+    });
     this.socket.resume();
   }
 

@@ -94,6 +94,9 @@ async function acceptSockets(app: App): Promise<void> {
   await app.register(websocket, {
     options: {
       maxPayload: MAX_MESSAGE_BYTES,
+      // SECURITY: thousands of empty messages and pongs fit in one read; other work gets its turn
+      // after each. Guarded by stalls.test.ts.
+      allowSynchronousEvents: false,
       // Terminals answer pings themselves.
       autoPong: false,
       // SECURITY: one of the offered subprotocols may be the key; it is never the one that is

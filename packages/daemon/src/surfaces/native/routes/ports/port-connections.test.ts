@@ -102,7 +102,7 @@ describe("a connection to a port", () => {
     client.socket.terminate();
   });
 
-  it.each([
+  it.each<[string, (client: Client) => Promise<void> | void]>([
     ["more bytes than the window", (client: Client) => client.socket.send(Buffer.alloc(400_000))],
     ["more acknowledged than sent", (client: Client) => client.tell({ type: "ack", bytes: 1 })],
     ["nothing acknowledged", (client: Client) => client.tell({ type: "ack", bytes: 0 })],
@@ -110,14 +110,17 @@ describe("a connection to a port", () => {
     ["no JSON", (client: Client) => client.socket.send("nonsense")],
     [
       "bytes after the end",
-      (client: Client) => {
+      async (client: Client) => {
+        // A full window keeps the other side from ending first.
+        client.socket.send(Buffer.alloc(65_536));
+        await client.until(() => client.receivedBytes === 65_536);
         client.tell({ type: "eof" });
         client.socket.send(Buffer.from("late"));
       },
     ],
   ])("is closed for %s", async (_name, send) => {
     const client = await Client.open("?window=65536");
-    send(client);
+    await send(client);
     expect(await client.closed).toEqual([4400, "INVALID_REQUEST"]);
     expect(client.told.at(-1)).toMatchObject({ error: { error_code: "INVALID_REQUEST" } });
   });
