@@ -3,16 +3,26 @@ import type { ExecInfoBody, OutputChunkBody, OutputPageBody } from "@sandkasten/
 import type { OutputPage } from "../../../sessions/services/exec-service.ts";
 import { TextChunks } from "./text-chunks.ts";
 
-export function outputPageBody(
+/** Replacing invalid UTF-8 is slow, so other work gets its turn after so many bytes. */
+const BYTES_PER_TURN = 1_048_576;
+
+/** SECURITY: a page of 8 MiB may not hold up other requests. Guarded by output-page.test.ts. */
+export async function outputPageBody(
   cursor: number,
   { page, done, closed }: OutputPage,
   exec: ExecInfoBody,
   raw: boolean,
-): OutputPageBody {
+): Promise<OutputPageBody> {
   const text = new TextChunks({ raw });
   const chunks: OutputChunkBody[] = [];
   let next = cursor;
+  let bytes = 0;
   for (const chunk of page.chunks) {
+    bytes += chunk.bytes.byteLength;
+    if (bytes > BYTES_PER_TURN) {
+      bytes = 0;
+      await new Promise(setImmediate);
+    }
     const added = text.add(chunk);
     if (added === undefined) continue;
     chunks.push(added.body);

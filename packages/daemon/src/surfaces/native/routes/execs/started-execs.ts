@@ -55,7 +55,7 @@ export function startedExecRoutes(app: App, context: NativeContext): void {
         `the command ${params.eid}`,
       );
       const info = await execInfo(exec, found.exec);
-      return outputPageBody(cursor, found, info, query.raw === true);
+      return await outputPageBody(cursor, found, info, query.raw === true);
     },
   );
 
