@@ -442,6 +442,8 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
           "set -o posix",
           "set -o posix; command() { :; }",
           "enable -n eval exec printf trap read set unset cd",
+          "enable -n command eval",
+          "PS1=prompt; enable -n command eval exec printf read trap",
           "PROMPT_COMMAND='echo prompt'",
           "PROMPT_COMMAND=('echo prompt' 'exit 1')",
           "trap ': debug' DEBUG; shopt -s extdebug",

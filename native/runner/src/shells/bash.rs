@@ -37,8 +37,8 @@ const OWN_VARIABLES: [&str; 8] = [
     "SHELLOPTS",
     "UID",
 ];
-/// What may lead to a trace or a DEBUG trap.
-const SHOWING_WORDS: [&[u8]; 5] = [b"set", b"trap", b"source", b". ", b"eval"];
+/// What may lead to a trace or a DEBUG trap, or has the test of `command` fail aloud.
+const SHOWING_WORDS: [&[u8]; 6] = [b"set", b"trap", b"source", b". ", b"eval", b"enable"];
 
 /// What bash evaluates in POSIX mode when `command` does not do its work.
 pub fn repair_text() -> String {
@@ -196,7 +196,7 @@ impl CommandLines<'_> {
         let works = "\\command printf -v PROMPT_COMMAND \"$PROMPT_COMMAND +\"";
         // Every byte here costs time with every command, so that what is hardly ever needed is not.
         let repair = format!(
-            "POSIXLY_CORRECT=${{POSIXLY_CORRECT-+}};\\eval \"$(<{})\"",
+            "POSIXLY_CORRECT=${{POSIXLY_CORRECT-+}};\\eval \"$(<{0})\"||\\. {0}",
             self.repair_file
         );
         let capture = "PROMPT_COMMAND=\"#$? $-\"";
