@@ -87,6 +87,16 @@ describe("a shell with a terminal", () => {
     expect((await term.exec("echo $x")).stdout).toBe("you\r\n");
   });
 
+  it("keeps the input of one command, and its end, from the next", async () => {
+    await using term = session.shell("inputs");
+    const pty = { rows: 24, cols: 80 };
+    const first = await term.exec('read x; echo "[$x]"', { pty, stdin: "one\ntwo\n" });
+    expect(first.stdout).toContain("[one]\r\n");
+    const second = await term.start('read x; echo "[$x]"', { stdinOpen: true });
+    await second.writeStdin("three\n");
+    expect((await second.wait({ timeoutMs: 10_000 })).stdout).toContain("[three]\r\n");
+  });
+
   it("needs a name, so that the default shell keeps its streams apart", async () => {
     await expect(session.exec("true", { pty: { rows: 1, cols: 1 } })).rejects.toMatchObject({
       code: "INVALID_REQUEST",

@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 pub struct ShellTerminal {
     master: OwnedFd,
     /// Held so that the terminal lives on while no process has it open.
-    _slave: OwnedFd,
+    slave: OwnedFd,
     path: String,
     /// The command that gets what the terminal says.
     pub(super) reader: Option<Serial>,
@@ -22,14 +22,17 @@ impl ShellTerminal {
         let path = terminal::path(master.as_raw_fd())?;
         Ok(ShellTerminal {
             master,
-            _slave: slave,
+            slave,
             path,
             reader: None,
         })
     }
 
-    /// The runner's ends for one command, and the redirections that join the command to it.
+    /// The runner's ends for one command, and the redirections that join the command to it. What
+    /// the command before it did not read, the end of its input too, is not for this one.
     pub fn pipes(&self, stdin: bool) -> io::Result<CommandPipes> {
+        // SAFETY: no memory is involved. It cannot fail on a terminal that is open.
+        unsafe { libc::tcflush(self.slave.as_raw_fd(), libc::TCIFLUSH) };
         let writer = stdin.then(|| self.master.try_clone()).transpose()?;
         let pipes = Pipes {
             output: [Some(self.master.try_clone()?), None],
