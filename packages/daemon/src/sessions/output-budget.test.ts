@@ -48,6 +48,18 @@ describe("OutputBudget", () => {
     );
   });
 
+  it("gives output of one stream once, and of both streams apart", () => {
+    const budget = new OutputBudget(10);
+    for (const piece of ["abcdefg", "hijklmnop"]) budget.add("stderr", Buffer.from(piece));
+    const one = budget.collect();
+    expect(one.stderr).toBe(one.output);
+    expect(text(one.stdout)).toBe("");
+    budget.add("stdout", Buffer.from("x"));
+    const both = budget.collect();
+    expect(text(both.stderr)).toBe("abcde\n[… 7 bytes omitted …]\nmnop");
+    expect(text(both.stdout)).toBe("\n[… 7 bytes omitted …]\nx");
+  });
+
   it("never holds more than its budget", () => {
     const budget = new OutputBudget(100);
     for (let i = 0; i < 1000; i++) budget.add("stdout", Buffer.alloc(77, i));

@@ -40,13 +40,19 @@ export class OutputBudget {
 
   collect(): CollectedOutput {
     const omitted = this.#totalBytes - this.keptBytes;
+    const output = this.#join(undefined, omitted);
     return {
-      output: this.#join(undefined, omitted),
-      stdout: this.#join("stdout", omitted),
-      stderr: this.#join("stderr", omitted),
+      output,
+      stdout: this.#isAllOf("stdout") ? output : this.#join("stdout", omitted),
+      stderr: this.#isAllOf("stderr") ? output : this.#join("stderr", omitted),
       truncated: omitted > 0,
       endOffset: this.#totalBytes,
     };
+  }
+
+  #isAllOf(stream: OutputStream): boolean {
+    const bytes = this.#head.bytesOf(stream) + this.#tail.bytesOf(stream);
+    return bytes > 0 && bytes === this.keptBytes;
   }
 
   #join(stream: OutputStream | undefined, omitted: number): Uint8Array {

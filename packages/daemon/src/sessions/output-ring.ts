@@ -32,6 +32,16 @@ export class OutputRing {
     return this.#bytes;
   }
 
+  /** How many of the bytes are of this stream. */
+  bytesOf(stream: OutputStream): number {
+    let bytes = 0;
+    for (let at = this.#gone; at < this.#runs.length; at++) {
+      const run = this.#runs[at];
+      if (run?.stream === stream) bytes += run.bytes;
+    }
+    return bytes;
+  }
+
   /** The cost of the bytes and of the stream runs. */
   get cost(): number {
     return this.#bytes + Math.max(0, this.#runs.length - this.#gone - FREE_RUNS) * RUN_COST;
@@ -56,10 +66,11 @@ export class OutputRing {
 
   /** The kept output, of one stream or of both in order. */
   of(stream: OutputStream | undefined): Buffer {
-    if (this.#bytes === 0) return NOTHING;
+    const bytes = stream === undefined ? this.#bytes : this.bytesOf(stream);
+    if (bytes === 0) return NOTHING;
     const all = Buffer.allocUnsafe(this.#bytes);
     this.#copyTo(all);
-    if (stream === undefined) return all;
+    if (bytes === this.#bytes) return all;
     let at = 0;
     const own: Buffer[] = [];
     for (const run of this.#runs.slice(this.#gone)) {

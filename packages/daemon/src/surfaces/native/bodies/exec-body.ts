@@ -39,11 +39,15 @@ export async function execResultBody(
   collected: CollectedOutput,
   raw: boolean,
 ): Promise<ExecResultBody> {
+  const output = await textOf(collected.output);
+  // Most commands print to one stream only.
+  const textOfStream = async (bytes: Uint8Array): Promise<string> =>
+    bytes === collected.output ? output : await textOf(bytes);
   return {
     ...info,
-    output: await textOf(collected.output),
-    stdout: await textOf(collected.stdout),
-    stderr: await textOf(collected.stderr),
+    output,
+    stdout: await textOfStream(collected.stdout),
+    stderr: await textOfStream(collected.stderr),
     truncated: collected.truncated,
     next_cursor: collected.endOffset,
     ...(raw && { output_base64: asBuffer(collected.output).toString("base64") }),
