@@ -44,7 +44,8 @@ export class UnharmedDaemon {
   /** Call after the attack; throws if it did harm. */
   async check(): Promise<void> {
     this.#isAttacked = false;
-    await this.#watching.finally(() => this.#blocked[Symbol.asyncDispose]());
+    await using _ = this.#blocked;
+    await this.#watching;
     const { answerMs, busyMs, blockedMs } = this.#longest;
     if (busyMs > MAX_BUSY_MS || blockedMs > MAX_BLOCKED_MS || answerMs > MAX_ANSWER_MS)
       throw new Error(
