@@ -3,7 +3,6 @@ import { once } from "node:events";
 import { readdir } from "node:fs/promises";
 import { request } from "node:http";
 import type { IncomingMessage } from "node:http";
-import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { daemonTraces, expectTraces } from "../support/oracles/daemon-traces.ts";
@@ -15,7 +14,7 @@ let daemon: TestDaemon;
 let empty: readonly string[];
 beforeEach(async () => {
   daemon = await TestDaemon.start();
-  // Traces that are created once and kept do not count.
+  // What is created once and kept does not count.
   await daemon.call("DELETE", `/v1/sessions/${await daemon.open()}`);
   empty = await daemonTraces(daemon);
 });
@@ -140,7 +139,7 @@ describe("kill -9 of the daemon", () => {
 
   it("in the middle of a create or a destroy leaves a whole session or none", async () => {
     const typicalMs = await measureLife();
-    // The first kill hits a create that has hardly begun, the last a destroy that is nearly done.
+    // The first strikes a create that has just begun, the last a destroy that is nearly done.
     const [first, last] = [0, 19];
     const between = Array.from({ length: last - 1 }, (_, point) => point + 1);
     const ends: string[] = [];
@@ -157,19 +156,14 @@ describe("kill -9 of the daemon", () => {
       }
       await expectTraces(daemon, empty);
     }
-    const possible = [
-      "create: failed",
-      "create: running",
-      "destroy: destroyed",
-      "destroy: running",
-    ];
+    const possible = ["create: failed", "create: running", "destroy: destroyed"];
     expect(ends.filter((end) => !possible.includes(end))).toEqual([]);
-    // The kill hit a create, and a destroy, in progress.
-    expect(ends).toEqual(expect.arrayContaining(["create: failed", "destroy: destroyed"]));
+    // Not every kill came after the sandbox was complete.
+    expect(ends).toContain("create: failed");
   });
 });
 
-/** The final status of the newest session after the daemon has taken over. */
+/** What becomes of the newest session once the daemon has taken over what was left. */
 async function settledStatus(): Promise<string> {
   const newest = async (): Promise<string> => (await sessions())[0]?.status ?? "none";
   await expect.poll(newest).not.toMatch(/^(creating|destroying)$/u);
@@ -186,14 +180,12 @@ async function measureLife(): Promise<Readonly<Record<"create" | "destroy", numb
 }
 
 /**
- * Kills the daemon this long after the request, and earlier if that was too late: the request never
- * gets a response.
+ * Kills the daemon this long after it began, and earlier if that was too late: the store has the
+ * beginning, and the request is never answered.
  */
 async function killInTheMiddle(what: "create" | "destroy", delayMs: number): Promise<void> {
   for (let attempt = 0; attempt < 20; attempt++) {
     const id = what === "destroy" ? await daemon.open() : undefined;
-    const directory = join(daemon.dataDir, "sandboxes");
-    const before = (await readdir(directory)).length;
     let answer: number | "none" | undefined;
     const request =
       id === undefined
@@ -203,13 +195,14 @@ async function killInTheMiddle(what: "create" | "destroy", delayMs: number): Pro
       ({ status }) => (answer = status),
       () => (answer = "none"),
     );
+    const begun = what === "create" ? "creating" : "destroying";
     const hasBegun = async (): Promise<boolean> =>
-      what === "destroy" || (await readdir(directory)).length > before;
+      (await sessions()).some(({ status }) => status === begun);
     while (answer === undefined && !(await hasBegun()));
     await new Promise((resolve) => setTimeout(resolve, delayMs * 0.7 ** attempt));
     if (answer === undefined) await daemon.kill();
     if ((await answered) === "none") return;
-    // It was faster, so its response must be true.
+    // It was quicker, so its answer must be true.
     if (daemon.pid === 0) await daemon.run();
     const living = (await sessions()).filter(({ status }) => status === "running");
     expect(living).toHaveLength(what === "create" ? 1 : 0);
