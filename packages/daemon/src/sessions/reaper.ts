@@ -70,8 +70,9 @@ export class Reaper {
   }
 
   async #round(): Promise<void> {
-    const { pool, providers, workspaces } = this.#parts;
+    const { pool, providers, sessions, workspaces } = this.#parts;
     await this.endOver();
+    await this.#attempt("ending sessions that the store did not confirm", () => sessions.tidy());
     for (const { backend } of providers.all)
       await this.#attempt(`checking the sandboxes of ${backend.name}`, () =>
         this.#lookAtSandboxes(backend),

@@ -23,6 +23,7 @@ import type { SessionMakerParts } from "./session-maker.ts";
 import { planSession } from "./session-plan.ts";
 import type { SessionPlan } from "./session-plan.ts";
 import { UNFINISHED } from "./states.ts";
+import { UncertainSessions } from "./uncertain-sessions.ts";
 
 /** How often to check for a session that another daemon is creating. */
 const LOOK_INTERVAL_MS = 100;
@@ -57,9 +58,11 @@ interface Created {
 export class SessionCreation {
   readonly #parts: SessionCreationParts;
   readonly #maker: SessionMaker;
+  readonly #uncertain: UncertainSessions;
 
   constructor(parts: SessionCreationParts) {
     this.#parts = parts;
+    this.#uncertain = new UncertainSessions(parts);
     this.#maker = new SessionMaker(parts);
   }
 
@@ -92,6 +95,11 @@ export class SessionCreation {
     }
     observation.created(session.row.acquireSource);
     return { row: session.shown, created: true };
+  }
+
+  /** Ends what the store has of creations that it did not answer. */
+  async tidy(): Promise<void> {
+    await this.#uncertain.tidy();
   }
 
   /**
@@ -128,6 +136,9 @@ export class SessionCreation {
     try {
       written = await store.insertSession(session.row, maxSessions);
       return written;
+    } catch (error) {
+      if (!isLostOwnership(error)) this.#uncertain.add(session, asError(error));
+      throw error;
     } finally {
       if (written?.inserted !== true) {
         table.remove(session);
@@ -172,7 +183,7 @@ export class SessionCreation {
         "CONFLICT",
         `session ${row.id} was destroyed while it was being created`,
       );
-    return error instanceof Error ? error : new Error(String(error));
+    return asError(error);
   }
 
   /** The daemon that took over ended the unfinished session; this one may have created the sandbox since. */
@@ -209,6 +220,7 @@ export class SessionCreation {
 
   /** What an earlier daemon did not finish no longer counts as the result of a repeated request. */
   async #endUnfinished({ id }: SessionRow): Promise<boolean> {
+    if (await this.#uncertain.end(id)) return true;
     const session = this.#parts.table.get(id);
     if (session?.isUnfinished !== true) return false;
     await this.#parts.settled(id);
@@ -259,6 +271,10 @@ export class SessionCreation {
       throw new SandboxError("CONFLICT", `session ${row.id} could not be created`);
     return found;
   }
+}
+
+function asError(error: unknown): Error {
+  return error instanceof Error ? error : new Error(String(error));
 }
 
 function failureText(error: unknown): string {

@@ -629,6 +629,59 @@ describe("pause() and resume()", () => {
   });
 });
 
+describe("a session whose insertion the store carried out and did not answer", () => {
+  /** A store that answers nothing after the insertion until it is let through. */
+  async function begin(isSilentAfter: boolean) {
+    const failure = new SandboxError("INTERNAL_ERROR", "the connection broke");
+    const state = { isBreaking: true, isSilent: false };
+    const { core, store } = await start({
+      wrapStore: (inner: SessionStore) =>
+        overriding(inner, {
+          insertSession: async (row, maxSessions) => {
+            const written = await inner.insertSession(row, maxSessions);
+            if (!state.isBreaking) return written;
+            state.isBreaking = false;
+            state.isSilent = isSilentAfter;
+            throw failure;
+          },
+          getSession: async (id) => {
+            if (state.isSilent) throw failure;
+            return await inner.getSession(id);
+          },
+        }),
+    });
+    const options = { idempotencyKey: "once" };
+    await expect(core.sessions.create(ALICE, options)).rejects.toBe(failure);
+    const statuses = async (): Promise<readonly string[]> =>
+      (await store.listSessions({ limit: 10 })).rows.map(({ status }) => status);
+    return { core, options, state, statuses };
+  }
+
+  it("is ended as failed as soon as the store answers", async () => {
+    const { core, statuses } = await begin(false);
+    await expect.poll(statuses).toEqual(["failed"]);
+    expect(core.counts().sessions.creating).toBe(0);
+    await core.sessions.create({ ...ALICE, maxSessions: 1 }, {});
+  });
+
+  it("is ended by the reaper if the store is silent for longer", async () => {
+    const { core, state, statuses } = await begin(true);
+    await core.reaper.tick();
+    expect(await statuses()).toEqual(["creating"]);
+    state.isSilent = false;
+    await core.reaper.tick();
+    expect(await statuses()).toEqual(["failed"]);
+  });
+
+  it("makes way for the repeated request", async () => {
+    const { core, options, state, statuses } = await begin(true);
+    state.isSilent = false;
+    const { session, created } = await core.sessions.create(ALICE, options);
+    expect([session.status, created]).toEqual(["running", true]);
+    expect(await statuses()).toEqual(["running", "failed"]);
+  });
+});
+
 describe("the pool", () => {
   const settings = { pool: [{ image: "host", profile: "restricted" as const, size: 2 }] };
 

@@ -65,6 +65,11 @@ export class Sessions implements SessionService {
     return { session: this.#view(row), created };
   }
 
+  /** Called by the reaper. */
+  async tidy(): Promise<void> {
+    await this.#creation.tidy();
+  }
+
   async get(caller: Caller, id: string): Promise<SessionView> {
     return await this.#get(id, (row) => isOwn(caller, row));
   }
