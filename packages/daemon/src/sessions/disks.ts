@@ -25,6 +25,8 @@ export class Disks {
   readonly #dying = new Set<string>();
   /** How many operations are about to use a disk. */
   readonly #users = new Map<string, number>();
+  /** Workspaces whose destruction this daemon has not finished. All daemons refuse them until then. */
+  readonly #unfinished = new Map<string, WorkspaceRow>();
   /** New disks that have not been used successfully yet. */
   readonly #unproven = new Set<string>();
 
@@ -111,12 +113,26 @@ export class Disks {
         // that only stands still.
         isKept ||= isRefusal(error);
         if (isKept && end === "begun") await store.keepWorkspace(diskId, fence);
+        else this.#unfinished.set(diskId, row);
         throw error;
       }
+      this.#unfinished.set(diskId, row);
       await store.deleteWorkspace(diskId);
+      this.#unfinished.delete(diskId);
     } finally {
       this.#dying.delete(diskId);
     }
+  }
+
+  get unfinished(): readonly WorkspaceRow[] {
+    return [...this.#unfinished.values()];
+  }
+
+  /** Destroys a workspace whose destruction failed half-way. */
+  async finish(row: WorkspaceRow): Promise<void> {
+    const stored = await this.#parts.store.getWorkspace(row.owner, row.id);
+    if (stored?.diskId === row.diskId && stored.endingFence !== undefined) await this.destroy(row);
+    else this.#unfinished.delete(row.diskId);
   }
 
   /** Whether the disk belongs to the workspace and is not being destroyed. */

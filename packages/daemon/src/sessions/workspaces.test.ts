@@ -187,6 +187,27 @@ describe("a workspace", () => {
     expect((await workspaces.get(ALICE, "notes")).diskId).not.toBe(diskId);
   });
 
+  it("whose removal the engine did not answer is removed later, without another request", async () => {
+    let isSilent = true;
+    const silent = (backend: Backend): Backend =>
+      overriding(backend, {
+        destroyWorkspace: async (id) => {
+          if (isSilent) throw new SandboxError("SANDBOX_UNREACHABLE", "the engine does not answer");
+          await backend.destroyWorkspace(id);
+        },
+      });
+    await fixture.restart("keep", { wrap: silent });
+    const { workspaces, reaper } = fixture.core;
+    (await workspaces.enter(ALICE, "notes", { make: true }))[Symbol.dispose]();
+    await expect(workspaces.destroy(ALICE, "notes")).rejects.toThrow(code("SANDBOX_UNREACHABLE"));
+    await reaper.tick();
+    expect(await workspaces.list(ALICE)).toHaveLength(1);
+    isSilent = false;
+    await reaper.tick();
+    expect(await workspaces.list(ALICE)).toEqual([]);
+    expect(fixture.machine.workspaces.size).toBe(0);
+  });
+
   it("does not come back with a file call that another daemon's destruction overtook", async () => {
     const create = Promise.withResolvers<void>();
     const begun = Promise.withResolvers<void>();

@@ -118,14 +118,24 @@ export class Workspaces implements WorkspaceService {
     throw new SandboxError("CONFLICT", `the workspace ${id} keeps being destroyed`);
   }
 
-  /** Removes idle file sandboxes; called by the reaper. */
+  /** Removes idle file sandboxes, and finishes what failed; called by the reaper. */
   async tidy(): Promise<void> {
     const now = this.#parts.clock.monotonicMs();
+    for (const row of this.#parts.disks.unfinished) await this.#finish(row);
     for (const [diskId, sandbox] of this.#fileSandboxes)
       if (sandbox.users === 0 && now - sandbox.usedMs >= IDLE_MS)
         await this.#dismissIdle(diskId, sandbox);
     for (const [diskId, mutex] of this.#mutexes)
       if (mutex.free && !this.#fileSandboxes.has(diskId)) this.#mutexes.delete(diskId);
+  }
+
+  async #finish(row: WorkspaceRow): Promise<void> {
+    const { disks, log } = this.#parts;
+    try {
+      await this.#mutexOf(row.diskId).run(() => disks.finish(row));
+    } catch (error) {
+      log.warn({ err: error, workspace: row.id }, "cannot destroy a workspace yet; will retry");
+    }
   }
 
   /**
