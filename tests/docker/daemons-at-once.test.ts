@@ -91,7 +91,15 @@ describe("a daemon that is stopped while the engine has its request", () => {
     // No other daemon opens it while it is being destroyed.
     expect(await put(second, "early")).toBe(409);
     await whileStopped(first, late, async () => {
-      await vi.waitUntil(async () => (await put(second, "new")) === 200, LONG);
+      const path = await vi.waitUntil(async () => {
+        const { status, body } = await second.call("POST", "/v1/sessions", {
+          workspace_id: "late",
+        });
+        return status === 201 && `/v1/sessions/${String(body["id"])}`;
+      }, LONG);
+      await ask([second], "POST", `${path}/exec`, { cmd: "printf new > /workspace/a" });
+      // The engine refuses to remove a volume only while a sandbox uses it.
+      await ask([second], "DELETE", path);
     });
     await removed;
     await ask([first], "GET", "/v1/workspaces");
