@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { MANY } from "@sandkasten/testkit";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { SandboxError } from "@sandkasten/protocol";
@@ -63,6 +64,29 @@ describe("start()", () => {
     stored.resolve();
     await expect.poll(() => store.getExec(id, second.id)).toMatchObject({ status: "done" });
     expect(await store.getExec(id, first.id)).toMatchObject({ status: "done" });
+  });
+
+  it("has the end of a command in the store before its session has ended", async () => {
+    const { execs, sessions } = fixture.core;
+    const { store } = fixture;
+    const update = store.updateExec.bind(store);
+    const stored = Promise.withResolvers<void>();
+    const statuses: (string | undefined)[] = [];
+    vi.spyOn(store, "updateExec").mockImplementation(async (...args) => {
+      await stored.promise;
+      statuses.push((await store.getSession(id))?.status);
+      await update(...args);
+    });
+    const exec = await execs.start(ALICE, id, { command: shell("true") });
+    await exec.wait();
+    const destroyed = sessions.destroy(ALICE, id);
+    await expect.poll(() => fixture.machine.sandboxes.size).toBe(0);
+    // Time enough to end the session without the command's end.
+    await sleep(50);
+    stored.resolve();
+    await destroyed;
+    expect(statuses).toEqual(["destroying"]);
+    expect(await store.getExec(id, exec.id)).toMatchObject({ endReason: "exited" });
   });
 
   it("runs processes beside a busy shell", async () => {
