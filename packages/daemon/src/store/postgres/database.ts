@@ -4,7 +4,7 @@ import type { RawBuilder, Transaction } from "kysely";
 import pg from "pg";
 import type { Log } from "../../ports/log.ts";
 import { migrationsOf } from "../migrations.ts";
-import type { StoredRow } from "../row-mapping.ts";
+import type { RowMapping, StoredRow } from "../row-mapping.ts";
 import { databaseFailure } from "./database-failure.ts";
 import { migrate } from "./migrate.ts";
 import { PooledConnection } from "./pooled-connection.ts";
@@ -65,6 +65,14 @@ export class Database {
   async rows(doing: string, query: RawBuilder<unknown>): Promise<readonly StoredRow[]> {
     const { rows } = await this.#do(doing, () => query.execute(this.#kysely));
     return rows as StoredRow[];
+  }
+
+  async read<Row extends object>(
+    doing: string,
+    mapping: RowMapping<Row>,
+    query: RawBuilder<unknown>,
+  ): Promise<readonly Row[]> {
+    return (await this.rows(doing, query)).map((row) => mapping.read(row));
   }
 
   /**

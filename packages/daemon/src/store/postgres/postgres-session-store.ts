@@ -21,7 +21,7 @@ import type {
   SideSandboxRow,
   WorkspaceRow,
 } from "../../ports/session-store.ts";
-import type { RowMapping, StoredRow } from "../row-mapping.ts";
+import type { StoredRow } from "../row-mapping.ts";
 import {
   ENDED,
   execMapping,
@@ -29,9 +29,8 @@ import {
   OPEN,
   sessionMapping,
   sideSandboxMapping,
-  workspaceMapping,
 } from "../row-mappings.ts";
-import { admit } from "./admit.ts";
+import { admit, verdictOf } from "./admit.ts";
 import { assignmentsOf } from "./assignments.ts";
 import { ExecAdmission } from "./exec-admission.ts";
 import { ExecChanges } from "./exec-changes.ts";
@@ -39,6 +38,7 @@ import { Daemons } from "./daemons.ts";
 import type { Heartbeat } from "./daemons.ts";
 import { Database } from "./database.ts";
 import { pageOf } from "./page.ts";
+import { WorkspaceRows } from "./workspace-rows.ts";
 
 export const HEARTBEAT: Heartbeat = { intervalMs: 1000, deadAfterMs: 5000 };
 /** Sessions deleted in one statement, so no lock is held for long. */
@@ -48,7 +48,6 @@ const ended = sql.raw(ENDED);
 const open = sql.raw(OPEN);
 const sessionColumns = sql.raw(sessionMapping.columns);
 const execColumns = sql.raw(execMapping.columns);
-const workspaceColumns = sql.raw(workspaceMapping.columns);
 
 export interface PostgresSessionStoreOptions {
   readonly url: string;
@@ -69,6 +68,7 @@ export class PostgresSessionStore implements SessionStore {
   readonly #daemons: Daemons;
   readonly #execAdmission: ExecAdmission;
   readonly #execChanges: ExecChanges;
+  readonly #workspaces: WorkspaceRows;
   readonly #log: Log | undefined;
   #closed: Promise<void> | undefined;
 
@@ -81,6 +81,7 @@ export class PostgresSessionStore implements SessionStore {
       changes: this.#execChanges,
       find: (sessionId, key) => this.findExec(sessionId, key),
     });
+    this.#workspaces = new WorkspaceRows(database);
     this.isNew = facts["is_settled"] === 0;
     this.instance = String(facts["instance"]);
     this.heartbeat = options.heartbeat ?? HEARTBEAT;
@@ -156,9 +157,10 @@ export class PostgresSessionStore implements SessionStore {
 
   async insertSession(row: SessionRow, maxSessions: number): Promise<AdmittedSession> {
     const given = JSON.stringify(sessionMapping.record(row));
+    const call = sql`admit_session(${given}::jsonb, ${maxSessions})`;
     return await admit<SessionRow, AdmittedSession>(
       row.id,
-      () => this.#verdict("adding a session", sql`admit_session(${given}::jsonb, ${maxSessions})`),
+      () => verdictOf(this.#database, "adding a session", call),
       async () => (await this.#ofIdempotencyKey(row)) ?? (await this.#ofKey(row.owner, row.key)),
       { sandbox_lost: { inserted: false, sandboxLost: true } },
     );
@@ -190,7 +192,7 @@ export class PostgresSessionStore implements SessionStore {
 
   async livingSessions(owner?: string): Promise<readonly SessionRow[]> {
     const ofOwner = owner === undefined ? sql`TRUE` : sql`owner = ${owner}`;
-    return await this.#read(
+    return await this.#database.read(
       "reading the active sessions",
       sessionMapping,
       sql`SELECT ${sessionColumns} FROM sessions
@@ -209,7 +211,7 @@ export class PostgresSessionStore implements SessionStore {
     const where = sql`id = ${id} AND fence = ${fence} AND status = ANY (${[...from]}::text[])`;
     const set = assignmentsOf(sessionMapping.changes(patch));
     if (set === undefined) return await this.#session("changing a session", where);
-    const [row] = await this.#read(
+    const [row] = await this.#database.read(
       "changing a session",
       sessionMapping,
       sql`UPDATE sessions SET ${set} WHERE ${where} RETURNING ${sessionColumns}`,
@@ -273,7 +275,7 @@ export class PostgresSessionStore implements SessionStore {
   }
 
   async unfinishedExecs(fence: number): Promise<readonly ExecRow[]> {
-    return await this.#read(
+    return await this.#database.read(
       "reading the unfinished commands",
       execMapping,
       sql`SELECT ${execColumns} FROM execs
@@ -283,42 +285,27 @@ export class PostgresSessionStore implements SessionStore {
   }
 
   async insertWorkspace(row: WorkspaceRow, maxWorkspaces: number): Promise<Admitted<WorkspaceRow>> {
-    const given = JSON.stringify(workspaceMapping.record(row));
-    const query = sql`admit_workspace(${given}::jsonb, ${maxWorkspaces})`;
-    return await admit(
-      row.diskId,
-      () => this.#verdict("adding a workspace", query),
-      () => this.getWorkspace(row.owner, row.id),
-    );
+    return await this.#workspaces.insert(row, maxWorkspaces);
   }
 
   async touchWorkspace(diskId: string, lastUsedAtMs: number): Promise<boolean> {
-    const touched = await this.#rows(
-      "changing a workspace",
-      sql`UPDATE workspaces SET last_used_at_ms = greatest(${lastUsedAtMs}, created_at_ms + 1)
-          WHERE disk_id = ${diskId} AND ending_fence IS NULL RETURNING disk_id`,
-    );
-    return touched.length > 0;
+    return await this.#workspaces.touch(diskId, lastUsedAtMs);
   }
 
   async getWorkspace(owner: string, id: string): Promise<WorkspaceRow | undefined> {
-    const [row] = await this.#workspaces(sql`WHERE owner = ${owner} AND id = ${id}`);
-    return row;
+    return await this.#workspaces.get(owner, id);
   }
 
   async listWorkspaces(owner: string): Promise<readonly WorkspaceRow[]> {
-    return await this.#workspaces(sql`WHERE owner = ${owner} ORDER BY id COLLATE "C"`);
+    return await this.#workspaces.list(owner);
   }
 
   async allWorkspaces(): Promise<readonly WorkspaceRow[]> {
-    return await this.#workspaces(sql`ORDER BY owner COLLATE "C", id COLLATE "C"`);
+    return await this.#workspaces.all();
   }
 
   async deleteWorkspace(diskId: string): Promise<void> {
-    await this.#rows(
-      "forgetting a workspace",
-      sql`DELETE FROM workspaces WHERE disk_id = ${diskId}`,
-    );
+    await this.#workspaces.delete(diskId);
   }
 
   async endWorkspace(
@@ -326,27 +313,11 @@ export class PostgresSessionStore implements SessionStore {
     fence: number,
     { ifUnused = false }: { readonly ifUnused?: boolean } = {},
   ): Promise<"begun" | "inherited" | undefined> {
-    const [ended] = await this.#rows(
-      "ending a workspace",
-      sql`WITH before AS (SELECT disk_id, ending_fence FROM workspaces WHERE disk_id = ${diskId} FOR UPDATE)
-          UPDATE workspaces SET ending_fence = ${fence} FROM before
-          WHERE workspaces.disk_id = before.disk_id
-            AND is_living_daemon(${fence})
-            AND (before.ending_fence IS NULL OR before.ending_fence = ${fence}
-              OR before.ending_fence NOT IN (SELECT fence FROM daemons WHERE is_dead = 0))
-            AND (NOT ${ifUnused} OR last_used_at_ms = created_at_ms)
-          RETURNING before.ending_fence AS earlier`,
-    );
-    if (ended === undefined) return undefined;
-    return ended["earlier"] === null ? "begun" : "inherited";
+    return await this.#workspaces.end(diskId, fence, ifUnused);
   }
 
   async keepWorkspace(diskId: string, fence: number): Promise<void> {
-    await this.#rows(
-      "keeping a workspace",
-      sql`UPDATE workspaces SET ending_fence = NULL
-          WHERE disk_id = ${diskId} AND ending_fence = ${fence}`,
-    );
+    await this.#workspaces.keep(diskId, fence);
   }
 
   close(): void {
@@ -358,11 +329,6 @@ export class PostgresSessionStore implements SessionStore {
     const flushed = this.#execChanges.flush();
     this.#closed ??= this.#database.close();
     await Promise.all([flushed, this.#closed]);
-  }
-
-  async #verdict(doing: string, call: RawBuilder<unknown>): Promise<string> {
-    const [row] = await this.#rows(doing, sql`SELECT ${call} AS verdict`);
-    return String(row?.["verdict"]);
   }
 
   async #ofIdempotencyKey({ owner, idempotencyKey }: SessionRow): Promise<SessionRow | undefined> {
@@ -381,27 +347,14 @@ export class PostgresSessionStore implements SessionStore {
 
   async #session(doing: string, where: RawBuilder<unknown>): Promise<SessionRow | undefined> {
     const query = sql`SELECT ${sessionColumns} FROM sessions WHERE ${where}`;
-    const [row] = await this.#read(doing, sessionMapping, query);
+    const [row] = await this.#database.read(doing, sessionMapping, query);
     return row;
   }
 
   async #exec(where: RawBuilder<unknown>): Promise<ExecRow | undefined> {
     const query = sql`SELECT ${execColumns} FROM execs WHERE ${where}`;
-    const [row] = await this.#read("reading a command", execMapping, query);
+    const [row] = await this.#database.read("reading a command", execMapping, query);
     return row;
-  }
-
-  async #workspaces(rest: RawBuilder<unknown>): Promise<readonly WorkspaceRow[]> {
-    const query = sql`SELECT ${workspaceColumns} FROM workspaces ${rest}`;
-    return await this.#read("reading workspaces", workspaceMapping, query);
-  }
-
-  async #read<Row extends object>(
-    doing: string,
-    mapping: RowMapping<Row>,
-    query: RawBuilder<unknown>,
-  ): Promise<readonly Row[]> {
-    return (await this.#rows(doing, query)).map((row) => mapping.read(row));
   }
 
   async #rows(doing: string, query: RawBuilder<unknown>): Promise<readonly StoredRow[]> {

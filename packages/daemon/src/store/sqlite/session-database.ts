@@ -1,10 +1,11 @@
 /** One open database: statements are prepared once, writes get the space they need, failures are translated. */
 import { statfsSync } from "node:fs";
 import { dirname } from "node:path";
-import type { DatabaseSync, SQLInputValue, StatementSync } from "node:sqlite";
+import type { DatabaseSync, SQLInputValue } from "node:sqlite";
 import type { Log } from "../../ports/log.ts";
 import { DiskReserve } from "./disk-reserve.ts";
 import { IN_MEMORY, openDatabase } from "./open-database.ts";
+import { PreparedStatements } from "./prepared-statements.ts";
 import type { StoredRow } from "../row-mapping.ts";
 import { isOutOfSpace, isSqliteKind, SQLITE, storageFull, storeFailure } from "./store-failure.ts";
 import { inTransaction } from "./transaction.ts";
@@ -29,7 +30,7 @@ export class SessionDatabase {
   readonly #path: string;
   readonly #database: DatabaseSync;
   readonly #reserve: DiskReserve | undefined;
-  readonly #statements = new Map<string, StatementSync>();
+  readonly #statements: PreparedStatements;
 
   private constructor(
     path: string,
@@ -39,6 +40,7 @@ export class SessionDatabase {
   ) {
     this.#path = path;
     this.#database = database;
+    this.#statements = new PreparedStatements(database);
     this.isNew = isNew;
     this.#reserve = reserve;
   }
@@ -65,12 +67,12 @@ export class SessionDatabase {
   rows(sql: string, ...values: readonly SQLInputValue[]): StoredRow[] {
     // Not get(), which stops at the first row: with RETURNING, a change takes effect when the
     // statement completes, and get() swallows a failure of that.
-    return this.#prepared(sql).all(...values);
+    return this.#statements.of(sql).all(...values);
   }
 
   /** Returns how many rows changed. */
   run(sql: string, ...values: readonly SQLInputValue[]): number {
-    return Number(this.#prepared(sql).run(...values).changes);
+    return Number(this.#statements.of(sql).run(...values).changes);
   }
 
   read<T>(doing: string, work: () => T): T {
@@ -116,15 +118,6 @@ export class SessionDatabase {
 
   close(): void {
     if (this.#database.isOpen) this.#database.close();
-  }
-
-  #prepared(sql: string): StatementSync {
-    let statement = this.#statements.get(sql);
-    if (statement === undefined) {
-      statement = this.#database.prepare(sql);
-      this.#statements.set(sql, statement);
-    }
-    return statement;
   }
 
   #waysToMakeRoom(kind: WriteKind): (() => void)[] {

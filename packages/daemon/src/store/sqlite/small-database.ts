@@ -1,9 +1,10 @@
 /** An additional private SQLite file with prepared statements, checked for damage. */
 import { dirname } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import type { SQLInputValue, SQLOutputValue, StatementSync } from "node:sqlite";
+import type { SQLInputValue, SQLOutputValue } from "node:sqlite";
 import { makeDirectory } from "../../make-directory.ts";
 import { hasNoSchema } from "./migrate.ts";
+import { PreparedStatements } from "./prepared-statements.ts";
 import { makePrivateFile } from "./private-file.ts";
 import { inTransaction } from "./transaction.ts";
 
@@ -25,10 +26,11 @@ export function isDamage(error: unknown): boolean {
 
 export class SmallDatabase {
   readonly #database: DatabaseSync;
-  readonly #statements = new Map<string, StatementSync>();
+  readonly #statements: PreparedStatements;
 
   private constructor(database: DatabaseSync, schema: string) {
     this.#database = database;
+    this.#statements = new PreparedStatements(database);
     // Writes even where it changes nothing, which would fail on a full disk.
     if (hasNoSchema(database)) database.exec("PRAGMA auto_vacuum = INCREMENTAL");
     database.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL");
@@ -59,11 +61,11 @@ export class SmallDatabase {
   }
 
   rows(sql: string, ...values: readonly SQLInputValue[]): SmallRow[] {
-    return this.#prepared(sql).all(...values);
+    return this.#statements.of(sql).all(...values);
   }
 
   run(sql: string, ...values: readonly SQLInputValue[]): void {
-    this.#prepared(sql).run(...values);
+    this.#statements.of(sql).run(...values);
   }
 
   /** Commits everything, or nothing. */
@@ -73,14 +75,5 @@ export class SmallDatabase {
 
   close(): void {
     if (this.#database.isOpen) this.#database.close();
-  }
-
-  #prepared(sql: string): StatementSync {
-    let statement = this.#statements.get(sql);
-    if (statement === undefined) {
-      statement = this.#database.prepare(sql);
-      this.#statements.set(sql, statement);
-    }
-    return statement;
   }
 }
