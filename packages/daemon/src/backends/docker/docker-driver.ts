@@ -12,16 +12,14 @@ import type {
   WorkspaceListing,
 } from "../../ports/backend.ts";
 import type { Channel } from "../../ports/channel.ts";
-import type { ImageInfo, ImageStore } from "../../ports/image-store.ts";
-import { throwIfCancelled } from "../container/cancelled.ts";
+import type { ImageStore } from "../../ports/image-store.ts";
 import { deadSandbox } from "../container/container-backend.ts";
 import type { ContainerDriver, FoundContainer, Measured } from "../container/container-driver.ts";
 import { readOomScore } from "../container/oom-score.ts";
 import { RUNNER_PATH } from "../container/paths.ts";
 import type { Probe } from "../container/probe.ts";
 import { isId } from "../container/sandbox-ids.ts";
-import type { TrustStore } from "../container/trust-store.ts";
-import { sandboxSettings } from "./container-settings.ts";
+import { ContainerCreation } from "./container-creation.ts";
 import { Engine } from "./engine.ts";
 import type { DockerConnection } from "./engine-connection.ts";
 import { engineChecks, NEEDED } from "./engine-health.ts";
@@ -29,14 +27,11 @@ import { EnginePreparation } from "./engine-preparation.ts";
 import { EngineStream } from "./engine-stream.ts";
 import type { EngineContainer, Labels } from "./engine-view.ts";
 import { measureIsolation } from "./isolation.ts";
-import { MountPointCheck } from "./mount-point-check.ts";
 import { PersistentWorkspaces } from "./persistent-workspaces.ts";
 import type { RunnerProgram } from "./runner-volume.ts";
-import { handleOf, LABEL, readNotes, sandboxLabels } from "./sandbox-labels.ts";
-import type { SandboxNotes } from "./sandbox-labels.ts";
+import { handleOf, LABEL, readNotes } from "./sandbox-labels.ts";
 import { SandboxUsage } from "./sandbox-usage.ts";
 import type { DockerContainer } from "./sandbox-usage.ts";
-import { trustDirectories, TrustedVolumes } from "./trusted-volumes.ts";
 import type { WorkspaceOptions } from "./workspace/choose-places.ts";
 import { lookAround } from "./workspace/own-container.ts";
 import type { OwnSurroundings } from "./workspace/own-container.ts";
@@ -93,8 +88,7 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
   readonly #engine: Engine;
   readonly #preparation: EnginePreparation;
   readonly #workspaces: PersistentWorkspaces;
-  readonly #mountPoints: MountPointCheck;
-  readonly #trusted: TrustedVolumes;
+  readonly #creation: ContainerCreation;
   readonly #usage: SandboxUsage;
   /** For the strategies `bind` and `shared-volume`; sandboxes of either may exist. */
   readonly #directories: readonly SessionDirectories[];
@@ -114,8 +108,6 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
     const engine = new Engine(options.connection);
     this.#engine = engine;
     this.#workspaces = new PersistentWorkspaces(engine, instance);
-    this.#mountPoints = new MountPointCheck(engine);
-    this.#trusted = new TrustedVolumes(engine);
     this.#usage = new SandboxUsage(engine);
     const bind = new SessionDirectories({ base: workspace.dir, instance, private: true });
     const shared = new SessionDirectories({ base: workspace.sharedDir, instance, private: false });
@@ -125,6 +117,12 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
       { engine, instance, daemon, surroundings, ...places },
       runner,
     );
+    this.#creation = new ContainerCreation({
+      ...options,
+      engine,
+      preparation: this.#preparation,
+      persistent: this.#workspaces,
+    });
   }
 
   async hasTraces(id: string): Promise<boolean> {
@@ -135,72 +133,7 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
   }
 
   async prepare(spec: SandboxSpec, signal: AbortSignal): Promise<() => Promise<DockerContainer>> {
-    const image = await this.#options.images.inspect(spec.image);
-    return async () => {
-      const { containerId, notes, store } = await this.#createContainer(spec, image, signal);
-      const further = (spec.workspaces ?? []).map(({ path }) => path);
-      const copied = trustDirectories(store, spec);
-      await this.#mountPoints.check(spec.id, image.digest, [...further, ...copied]);
-      await this.#trusted.fill(spec.id, store, spec);
-      throwIfCancelled(signal);
-      await this.#engine.startContainer(spec.id);
-      const { id } = spec;
-      return { handle: handleOf(id, notes), containerId, name: id, notes, outOfMemory: false };
-    };
-  }
-
-  async #createContainer(
-    spec: SandboxSpec,
-    image: ImageInfo,
-    signal: AbortSignal,
-  ): Promise<{
-    readonly containerId: string;
-    readonly notes: SandboxNotes;
-    readonly store: TrustStore | undefined;
-  }> {
-    const { instance, runtime, network } = this.#options;
-    const { places, ...prepared } = await this.#preparation.prepare(image.digest);
-    const store = await this.#trusted.storeFor(spec, this.#preparation.idleContainer(image.digest));
-    throwIfCancelled(signal);
-    const notes: SandboxNotes = {
-      image: spec.image,
-      imageDigest: image.digest,
-      profile: spec.profile,
-      limits: spec.limits,
-      workspaceId: spec.workspace?.id,
-      strategy: places.strategy,
-      createdAtMs: Date.now(),
-    };
-    const ownLabels = sandboxLabels(instance, spec.id);
-    const workspace =
-      spec.workspace === undefined
-        ? await places.make(spec.id, ownLabels)
-        : await this.#workspaces.make(spec.workspace);
-    const workspaces = await Promise.all(
-      (spec.workspaces ?? []).map(async (further) => ({
-        source: await this.#workspaces.make(further),
-        path: further.path,
-        readOnly: further.readOnly,
-      })),
-    );
-    throwIfCancelled(signal);
-    const containerId = await this.#engine.createContainer(
-      sandboxSettings({
-        ...prepared,
-        spec,
-        imageId: image.digest,
-        imageEnv: image.env,
-        labels: sandboxLabels(instance, spec.id, notes),
-        ownLabels,
-        workspace,
-        workspaces,
-        copiedDirectories: trustDirectories(store, spec),
-        runtime,
-        network,
-      }),
-    );
-    throwIfCancelled(signal);
-    return { containerId, notes, store };
+    return await this.#creation.prepare(spec, signal);
   }
 
   async find(id: string): Promise<FoundContainer<DockerContainer>> {

@@ -1,21 +1,18 @@
 /**
  * The containers and volumes of one Docker engine, through its API. Every call has a timeout and
- * names its step when it fails; the client library's types and errors do not leave this file.
+ * names its step when it fails; the types and errors of the client library do not leave the engine.
  */
 import { Readable } from "node:stream";
-import type { IncomingMessage } from "node:http";
 import type Docker from "dockerode";
 import { EngineClient, SLOW_CALL_TIMEOUT_MS } from "./engine-client.ts";
 import type { DockerConnection } from "./engine-connection.ts";
-import {
-  creationRefusal,
-  engineFailure,
-  engineRefusal,
-  engineUnreachable,
-  startRefusal,
-} from "./engine-errors.ts";
+import { creationRefusal, startRefusal } from "./engine-errors.ts";
 import type { EngineRefusal } from "./engine-errors.ts";
-import { EngineStream } from "./engine-stream.ts";
+import { startExec } from "./engine-exec.ts";
+import type { NoExec } from "./engine-exec.ts";
+import { nodeOfAnswer } from "./engine-node.ts";
+import type { EngineNode } from "./engine-node.ts";
+import type { EngineStream } from "./engine-stream.ts";
 import type {
   EngineContainer,
   EngineFacts,
@@ -38,14 +35,6 @@ export interface EngineListing {
   readonly state: string;
   readonly labels: Labels;
 }
-
-/** What is at a path of a container. A link tells where it leads in the end, within the container. */
-export type EngineNode =
-  | { readonly kind: "directory" | "file" | "missing" | "other" }
-  | { readonly kind: "link"; readonly target: string };
-
-/** What makes an exec impossible. */
-export type NoExec = "absent" | "paused" | "not running";
 
 const absentOn404 = ({ status }: EngineRefusal): "absent" | undefined =>
   status === 404 ? "absent" : undefined;
@@ -338,66 +327,10 @@ export class Engine {
     options: Docker.ExecCreateOptions,
     signal: AbortSignal,
   ): Promise<EngineStream | NoExec> {
-    const docker = await this.#client.patient();
-    let doing = "creating an exec";
-    const attempt = new AbortController();
-    const given = Promise.withResolvers<never>();
-    const giveUp = (): void => given.reject(engineUnreachable(doing, signal.reason));
-    signal.addEventListener("abort", giveUp, { once: true });
-    try {
-      signal.throwIfAborted();
-      const streams = { AttachStdin: true, AttachStdout: true, AttachStderr: true, Tty: false };
-      const abortSignal = attempt.signal;
-      const created = docker.getContainer(name).exec({ ...options, ...streams, abortSignal });
-      const exec = await Promise.race([created, given.promise]);
-      doing = "attaching to an exec";
-      const started = exec.start({ hijack: true, stdin: true, abortSignal });
-      return new EngineStream(await Promise.race([started, given.promise]));
-    } catch (error) {
-      // The library leaves the connection open if the engine refuses to start.
-      attempt.abort();
-      const reason = noExecReason(engineRefusal(error));
-      if (reason !== undefined) return reason;
-      throw engineFailure(error, doing);
-    } finally {
-      signal.removeEventListener("abort", giveUp);
-      given.promise.catch(() => undefined);
-    }
+    return await startExec(await this.#client.patient(), name, options, signal);
   }
 }
 
 function labelFilters(labels: Labels): string[] {
   return Object.entries(labels).map(([name, value]) => (value === "" ? name : `${name}=${value}`));
-}
-
-function noExecReason(refusal: EngineRefusal | undefined): NoExec | undefined {
-  if (refusal?.status === 404) return "absent";
-  if (
-    refusal === undefined ||
-    !/container .* (?:is|not)|paused|not running/iu.test(refusal.message)
-  )
-    return undefined;
-  return /paused/iu.test(refusal.message) ? "paused" : "not running";
-}
-
-/** Go's mode bits. */
-const IS_DIRECTORY = 2 ** 31;
-const IS_LINK = 2 ** 27;
-const IS_SPECIAL = (2 ** 26) | (2 ** 25) | (2 ** 24) | (2 ** 21) | (2 ** 19);
-
-/** The engine answers with a header. */
-function nodeOfAnswer(answer: unknown): EngineNode {
-  const response = answer as IncomingMessage;
-  response.resume();
-  const text = Buffer.from(
-    String(response.headers["x-docker-container-path-stat"]),
-    "base64",
-  ).toString();
-  const { mode, linkTarget } = JSON.parse(text) as {
-    readonly mode: number;
-    readonly linkTarget: string;
-  };
-  if (mode >= IS_DIRECTORY) return { kind: "directory" };
-  if ((mode & IS_LINK) !== 0) return { kind: "link", target: linkTarget };
-  return { kind: (mode & IS_SPECIAL) === 0 ? "file" : "other" };
 }
