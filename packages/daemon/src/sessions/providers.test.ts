@@ -1,6 +1,7 @@
 import { FakeBackend, FakeMachine } from "@sandkasten/testkit";
 import { afterEach, describe, expect, it } from "vitest";
-import { ALICE, CoreFixture, CutBackend, SETTINGS } from "./testing/core-fixture.ts";
+import { ALICE, CoreFixture, SETTINGS } from "./testing/core-fixture.ts";
+import { CutBackend } from "./testing/cut-backend.ts";
 
 let fixture: CoreFixture;
 afterEach(async () => {

@@ -2,20 +2,10 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { SandboxError } from "@sandkasten/protocol";
 import { FakeBackend, FakeMachine } from "@sandkasten/testkit";
 import { EventHub } from "../../events/event-hub.ts";
 import { FileExecJournal } from "../../journal/file-exec-journal.ts";
 import type { Backend } from "../../ports/backend.ts";
-import type { Clock } from "../../ports/clock.ts";
-import type {
-  ImageInfo,
-  Images,
-  ImageStore,
-  ImageUsage,
-  ResolvedImage,
-} from "../../ports/image-store.ts";
-import type { Log } from "../../ports/log.ts";
 import type { SessionStore } from "../../ports/session-store.ts";
 import { SqliteEventLog } from "../../store/sqlite/sqlite-event-log.ts";
 import { FileEgressLog } from "../../network/file-egress-log.ts";
@@ -31,6 +21,9 @@ import type { Provider } from "../providers.ts";
 import type { Caller } from "../services/caller.ts";
 import type { StartExecOptions } from "../services/exec-service.ts";
 import type { SessionSettings } from "../settings.ts";
+import { TestClock } from "./test-clock.ts";
+import { TestImages } from "./test-images.ts";
+import { TestLog } from "./test-log.ts";
 
 const MIB = 1024 * 1024;
 const LIMITS = {
@@ -90,158 +83,6 @@ export const BOB: Caller = {
   maxWorkspaces: 100,
   maxImageBytes: 1024 * MIB,
 };
-
-/** Both clocks advance only when told to. */
-class TestClock implements Clock {
-  bootId = "boot-1";
-  wallMs = Date.UTC(2026, 0, 1);
-  steadyMs = 1_000_000;
-
-  nowMs(): number {
-    return this.wallMs;
-  }
-
-  monotonicMs(): number {
-    return this.steadyMs;
-  }
-
-  /** Simulates a reboot: the machine was off for this long, and its wall clock was changed. */
-  boot(offMs: number, jumpMs = 0): void {
-    this.bootId = `boot-${Math.random()}`;
-    this.steadyMs = 10;
-    this.wallMs += offMs + jumpMs;
-  }
-
-  pass(ms: number): void {
-    this.wallMs += ms;
-    this.steadyMs += ms;
-  }
-}
-
-/** A backend whose connection to its machine can be cut. */
-export class CutBackend {
-  isCut = false;
-  readonly backend: Backend;
-
-  constructor(backend: Backend) {
-    this.backend = new Proxy(backend, {
-      get: (target, name) => {
-        const own: unknown = Reflect.get(target, name, target);
-        if (typeof own !== "function") return own;
-        if (name === "reachable") return () => Promise.resolve(!this.isCut);
-        return async (...args: unknown[]): Promise<unknown> => {
-          if (this.isCut) throw new SandboxError("ENGINE_UNREACHABLE", "the engine is away");
-          return await (own as (...given: unknown[]) => unknown).apply(target, args);
-        };
-      },
-    });
-  }
-}
-
-/** Every line that the core logged. */
-class TestLog implements Log {
-  readonly lines: { readonly level: string; readonly message: string; readonly err?: unknown }[] =
-    [];
-
-  info(fields: Readonly<Record<string, unknown>>, message: string): void {
-    this.lines.push({ level: "info", message, ...fields });
-  }
-
-  warn(fields: Readonly<Record<string, unknown>>, message: string): void {
-    this.lines.push({ level: "warn", message, ...fields });
-  }
-
-  error(fields: Readonly<Record<string, unknown>>, message: string): void {
-    this.lines.push({ level: "error", message, ...fields });
-  }
-}
-
-/** Names resolve to themselves; digests can be changed, as a new pull does. */
-class TestImages implements ImageStore {
-  readonly #machine: FakeMachine;
-  readonly digests = new Map<string, string>();
-  /** Substitutes for images that are not present. */
-  readonly substitutes = new Map<string, string>();
-  readonly #listeners = new Set<() => void>();
-
-  constructor(machine: FakeMachine) {
-    this.#machine = machine;
-  }
-
-  of(): Images {
-    return this;
-  }
-
-  usage(): ImageUsage {
-    return { images: 2, bytes: 3000, maxBytes: 4000 };
-  }
-
-  onChange(listener: () => void): void {
-    this.#listeners.add(listener);
-  }
-
-  /** Gives a name new content, as a pull does. */
-  move(name: string, digest: string): void {
-    this.digests.set(name, digest);
-    for (const listener of this.#listeners) listener();
-  }
-
-  async resolve(name: string): Promise<ResolvedImage> {
-    const { images } = this.#machine;
-    const substitute = this.substitutes.get(name);
-    if (!images.has(name) && substitute !== undefined)
-      return { ...(await this.resolve(substitute)), requested: name, isSubstitute: true };
-    if (!images.has(name)) throw new SandboxError("INVALID_IMAGE", `there is no image ${name}`);
-    const digest = this.#digestOf(name);
-    return await Promise.resolve({ reference: name, requested: name, digest, isSubstitute: false });
-  }
-
-  async inspect(reference: string): Promise<ImageInfo> {
-    await this.resolve(reference);
-    return {
-      reference,
-      digest: this.#digestOf(reference),
-      source: "rootfs",
-      sizeBytes: 1,
-      createdAtMs: 0,
-      env: {},
-      shared: true,
-    };
-  }
-
-  #digestOf(reference: string): string {
-    return this.digests.get(reference) ?? `fake:${reference}`;
-  }
-
-  async list(): Promise<ImageInfo[]> {
-    return await Promise.all([...this.#machine.images].map((name) => this.inspect(name)));
-  }
-
-  async ensure(reference: string): Promise<ImageInfo> {
-    return await this.inspect(reference);
-  }
-
-  importRootfs = unsupported;
-  importOciArchive = unsupported;
-  pull = unsupported;
-
-  async remove(reference: string): Promise<void> {
-    await this.inspect(reference);
-    this.#machine.images.delete(reference);
-  }
-
-  /** The digests that were to be kept, one set per collection. */
-  readonly collections: ReadonlySet<string>[] = [];
-
-  async collectGarbage(inUse: ReadonlySet<string>): Promise<{ removed: 0; freedBytes: 0 }> {
-    this.collections.push(inUse);
-    return await Promise.resolve({ removed: 0, freedBytes: 0 });
-  }
-}
-
-function unsupported(): Promise<never> {
-  return Promise.reject(new SandboxError("UNSUPPORTED", "sandboxes in memory have no images"));
-}
 
 /** The same object with some methods replaced. */
 export function overriding<T extends object>(original: T, replaced: Partial<T>): T {
