@@ -4,6 +4,10 @@ import type { Cli } from "../cli.ts";
 import { findById } from "../find-by-id.ts";
 import { readRuns } from "./run-pages.ts";
 
+interface Run {
+  readonly run_id: string;
+}
+
 /** The full id of an agent's run. */
 export async function agentRunId(
   cli: Cli,
@@ -11,16 +15,11 @@ export async function agentRunId(
   given: string,
 ): Promise<string> {
   const { signal } = cli.interrupts;
-  const found = await findById({
-    kind: "run",
+  return await runId(
     given,
-    get: (id) => client.run(id, { signal }),
-    known: [
-      async () => idsOf(await readRuns(Infinity, (page) => client.runs({ ...page, signal }))),
-    ],
-    notFound: "RUN_NOT_FOUND",
-  });
-  return found.run_id;
+    (id) => client.run(id, { signal }),
+    () => readRuns(Infinity, (page) => client.runs({ ...page, signal })),
+  );
 }
 
 /** The full id of a workflow's run. */
@@ -30,19 +29,25 @@ export async function workflowRunId(
   given: string,
 ): Promise<string> {
   const { signal } = cli.interrupts;
+  return await runId(
+    given,
+    (id) => client.workflowRun(id, { signal }),
+    () => readRuns(Infinity, (page) => client.workflowRuns({ ...page, signal })),
+  );
+}
+
+async function runId(
+  given: string,
+  get: (id: string) => Promise<Run>,
+  list: () => Promise<readonly Run[]>,
+): Promise<string> {
+  const known = async (): Promise<readonly string[]> => (await list()).map((run) => run.run_id);
   const found = await findById({
     kind: "run",
     given,
-    get: (id) => client.workflowRun(id, { signal }),
-    known: [
-      async () =>
-        idsOf(await readRuns(Infinity, (page) => client.workflowRuns({ ...page, signal }))),
-    ],
+    get,
+    known: [known],
     notFound: "RUN_NOT_FOUND",
   });
   return found.run_id;
-}
-
-function idsOf(runs: readonly { readonly run_id: string }[]): readonly string[] {
-  return runs.map(({ run_id: id }) => id);
 }

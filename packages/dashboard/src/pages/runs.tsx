@@ -61,29 +61,19 @@ export function RunsPage({ agents, kind, runId }: RunsPageProps): JSX.Element {
         <div class="runs-list scroll">
           {isLoading && <Loading />}
           <List title="Workflows" isEmpty={!isLoading && workflowRuns.length === 0}>
-            {workflowRuns.map(({ run_id: id, workflow_id: name, status, created_at: at }) => (
+            {workflowRuns.map((run) => (
               <Line
-                key={id}
+                key={run.run_id}
                 kind="workflow"
-                id={id}
-                name={name}
-                status={status}
-                at={at}
-                isOpen={id === runId}
+                run={run}
+                name={run.workflow_id}
+                openId={runId}
               />
             ))}
           </List>
           <List title="Agents" isEmpty={!isLoading && runs.length === 0}>
-            {runs.map(({ run_id: id, agent_name: name, status, created_at: at }) => (
-              <Line
-                key={id}
-                kind="agent"
-                id={id}
-                name={name}
-                status={status}
-                at={at}
-                isOpen={id === runId}
-              />
+            {runs.map((run) => (
+              <Line key={run.run_id} kind="agent" run={run} name={run.agent_name} openId={runId} />
             ))}
           </List>
         </div>
@@ -117,14 +107,16 @@ function List(props: {
 
 interface LineProps {
   readonly kind: "agent" | "workflow";
-  readonly id: string;
+  readonly run: { readonly run_id: string; readonly status: string; readonly created_at: string };
+  /** Of the agent or workflow. */
   readonly name: string;
-  readonly status: string;
-  readonly at: string;
-  readonly isOpen: boolean;
+  /** The run that the page shows. */
+  readonly openId: string | undefined;
 }
 
-function Line({ kind, id, name, status, at, isOpen }: LineProps): JSX.Element {
+function Line({ kind, run, name, openId }: LineProps): JSX.Element {
+  const { run_id: id, status, created_at: at } = run;
+  const isOpen = id === openId;
   return (
     <li class={isOpen ? "open" : ""}>
       <a class="entry" href={linkTo("runs", kind, id)} aria-current={isOpen ? "true" : undefined}>
