@@ -91,13 +91,13 @@ function number(least: number, most: number): (text: string) => number | undefin
 /** `30m` and `1h30m`, as Go writes durations, or plain seconds. */
 function duration(most: number): (text: string) => number | undefined {
   return (text) => {
-    const within = number(1, most);
-    if (/^\d+$/.test(text)) return within(text);
+    const inRange = number(1, most);
+    if (/^\d+$/.test(text)) return inRange(text);
     if (!/^(?:\d+(?:\.\d+)?(?:ms|s|m|h))+$/.test(text)) return undefined;
     const parts = [...text.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h)/g)];
     const seconds = parts.reduce((sum, [, count, unit = ""]) => {
       return sum + Number(count) * (UNITS[unit] ?? Number.NaN);
     }, 0);
-    return within(String(Math.round(seconds)));
+    return inRange(String(Math.round(seconds)));
   };
 }

@@ -128,11 +128,11 @@ export class StoredKeys implements KeyService {
       source: "config" as const,
     }));
     const rows = await this.#parts.store.list();
-    const latest = (row: KeyRow): KeyRow => {
+    const withLastUse = (row: KeyRow): KeyRow => {
       const lastUsedAtMs = this.#used.get(row.id) ?? row.lastUsedAtMs;
       return { ...row, ...(lastUsedAtMs !== undefined && { lastUsedAtMs }) };
     };
-    return [...configured, ...rows.map((row) => viewOf(latest(row)))];
+    return [...configured, ...rows.map((row) => viewOf(withLastUse(row)))];
   }
 
   async revoke(caller: Caller, id: string): Promise<void> {

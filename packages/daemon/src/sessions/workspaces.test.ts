@@ -336,6 +336,6 @@ describe("a workspace", () => {
     held[3]?.[Symbol.dispose]();
     (await enter(17))[Symbol.dispose]();
     expect(fixture.machine.sandboxes.size).toBe(16);
-    for (const visit of held) visit[Symbol.dispose]();
+    for (const access of held) access[Symbol.dispose]();
   });
 });

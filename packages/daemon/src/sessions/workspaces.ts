@@ -108,12 +108,12 @@ export class Workspaces implements WorkspaceService {
   ): Promise<SandboxAccess> {
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const backend = await this.#backendFor(caller, id, options.make === true);
-      const visit =
+      const access =
         (await this.#enterSession(caller, id)) ??
         (await this.#parts.disks.withDisk(caller, id, backend, (disk) =>
           this.#mutexOf(disk.id).run(() => this.#enterFileSandbox(caller, id, disk)),
         ));
-      if (visit !== undefined) return visit;
+      if (access !== undefined) return access;
     }
     throw new SandboxError("CONFLICT", `the workspace ${id} keeps being destroyed`);
   }

@@ -166,15 +166,15 @@ function limitsOf(
   { timeoutMs }: { readonly timeoutMs?: number | undefined },
 ): RunLimits {
   const seconds = settings.timeoutSeconds ?? policy.defaultTimeoutSeconds;
-  const within = (asked: number | undefined, most: number): number => Math.min(asked ?? most, most);
+  const capped = (asked: number | undefined, most: number): number => Math.min(asked ?? most, most);
   return {
     timeoutMs: Math.min(timeoutMs ?? seconds * 1000, policy.maxTimeoutSeconds * 1000),
     caps: {
-      stdoutBytes: within(settings.maxStdoutBytes, policy.maxStdoutBytes),
-      stderrBytes: within(settings.maxStderrBytes, policy.maxStderrBytes),
+      stdoutBytes: capped(settings.maxStdoutBytes, policy.maxStdoutBytes),
+      stderrBytes: capped(settings.maxStderrBytes, policy.maxStderrBytes),
     },
-    artifactBytes: within(settings.maxArtifactBytes, policy.maxArtifactBytes),
-    artifactsCount: within(settings.maxArtifactsCount, policy.maxArtifactsCount),
+    artifactBytes: capped(settings.maxArtifactBytes, policy.maxArtifactBytes),
+    artifactsCount: capped(settings.maxArtifactsCount, policy.maxArtifactsCount),
   };
 }
 

@@ -85,8 +85,8 @@ class Analysis {
     this.#walk(expr, { bound: new Set(), depth: 0, macroDepth: 0 });
   }
 
-  #walk(expr: Expr, within: Within): void {
-    const here: Within = { ...within, depth: within.depth + 1 };
+  #walk(expr: Expr, outer: Scope): void {
+    const here: Scope = { ...outer, depth: outer.depth + 1 };
     if (here.depth > MAX_DEPTH)
       throw new ExpressionError("the expression is nested too deeply", this.#offset(expr));
     const { exprKind } = expr;
@@ -127,14 +127,14 @@ class Analysis {
     }
   }
 
-  #variable(expr: Expr, name: string, { bound }: Within): void {
+  #variable(expr: Expr, name: string, { bound }: Scope): void {
     if (bound.has(name) || TYPE_NAMES.has(name)) return;
     this.variables.push({ name, offset: this.#offset(expr) });
     // All steps at once: `steps` alone, or `steps[…]` with a name that is only known later.
     if (name === "steps") this.steps = undefined;
   }
 
-  #select(operand: Expr | undefined, field: string, here: Within): void {
+  #select(operand: Expr | undefined, field: string, here: Scope): void {
     if (operand === undefined) return;
     const { exprKind } = operand;
     const isSteps = exprKind.case === "identExpr" && exprKind.value.name === "steps";
@@ -160,7 +160,7 @@ class Analysis {
     throw new ExpressionError(`there is no function ${shown}${hint}`, offset);
   }
 
-  #struct(expr: Expr, struct: Struct, here: Within): void {
+  #struct(expr: Expr, struct: Struct, here: Scope): void {
     if (struct.messageName !== "")
       throw new ExpressionError(
         `${struct.messageName}{…} cannot be made here; write a map: {"name": value}`,
@@ -172,7 +172,7 @@ class Analysis {
     }
   }
 
-  #comprehension(expr: Expr, loop: Comprehension, here: Within): void {
+  #comprehension(expr: Expr, loop: Comprehension, here: Scope): void {
     const macroDepth = here.macroDepth + 1;
     if (macroDepth > MAX_MACRO_DEPTH)
       throw new ExpressionError(
@@ -181,7 +181,7 @@ class Analysis {
       );
     if (loop.iterRange !== undefined) this.#walk(loop.iterRange, here);
     const bound = new Set([...here.bound, loop.iterVar, loop.accuVar]);
-    const inside: Within = { ...here, bound, macroDepth };
+    const inside: Scope = { ...here, bound, macroDepth };
     for (const part of [loop.accuInit, loop.loopCondition, loop.loopStep, loop.result])
       if (part !== undefined) this.#walk(part, inside);
   }
@@ -191,7 +191,7 @@ class Analysis {
   }
 }
 
-interface Within {
+interface Scope {
   readonly bound: ReadonlySet<string>;
   readonly depth: number;
   readonly macroDepth: number;

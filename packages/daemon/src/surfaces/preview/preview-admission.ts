@@ -21,7 +21,7 @@ export interface PreviewAdmissionParts {
   readonly previews: Pick<Previews, "addresses" | "tokens">;
 }
 
-/** A visit with a valid link. */
+/** A request with a valid link. */
 interface Welcome {
   readonly target: string;
   readonly token: string;
@@ -56,14 +56,14 @@ export class PreviewAdmission {
     if (!originalUrl.startsWith("/"))
       throw new SandboxError("INVALID_REQUEST", "the URL of a request must begin with a slash");
     const { target, token } = takeToken(originalUrl);
-    const visit = { ...address, by: "host", target, prefix: "", publicPrefix: "" } as const;
+    const preview = { ...address, by: "host", target, prefix: "", publicPrefix: "" } as const;
     const key = keyOf(raw.headers, asksForUpgrade(raw) ? "socket" : undefined);
     const caller =
       request.forwardedCaller ?? (key === undefined ? undefined : this.#parts.keys.find(key));
     if (caller !== undefined) {
       requireOwnPage(request);
       this.#parts.accept(request, reply, caller);
-      request.preview = { ...visit, visitor: caller };
+      request.preview = { ...preview, visitor: caller };
       return true;
     }
     const link =
@@ -71,13 +71,13 @@ export class PreviewAdmission {
     if (token !== undefined && link !== undefined) {
       if (isNavigation(request))
         return this.#welcome(request, reply, { target, token, expiresAtMs: link.expiresAtMs });
-      request.preview = { ...visit, visitor: "link", link };
+      request.preview = { ...preview, visitor: "link", link };
       return true;
     }
     const remembered = this.#linkInCookie(request, address);
     if (remembered === undefined) throw denied();
     requireOwnPage(request);
-    request.preview = { ...visit, visitor: "link", link: remembered };
+    request.preview = { ...preview, visitor: "link", link: remembered };
     return true;
   }
 
@@ -164,8 +164,8 @@ function requireOwnPage({ raw: { headers, method } }: FastifyRequest): void {
   const { origin, host, "sec-fetch-site": site, "sec-fetch-mode": mode } = headers;
   const isForeignOrigin = origin !== undefined && !isSameOrigin(origin, host);
   const isOwn = site === undefined || site === "same-origin" || site === "none";
-  const isVisit = mode === "navigate" && (method === "GET" || method === "HEAD");
-  if (isForeignOrigin || (!isOwn && !isVisit))
+  const opensPage = mode === "navigate" && (method === "GET" || method === "HEAD");
+  if (isForeignOrigin || (!isOwn && !opensPage))
     throw new SandboxError(
       "PERMISSION_DENIED",
       "the page of another origin may not use this preview",
