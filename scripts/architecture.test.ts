@@ -6,9 +6,9 @@ const root = join(import.meta.dirname, "..");
 const page = readFileSync(join(root, "docs/architecture.md"), "utf8");
 
 /** Paths from the root of the repository that the page names. */
-const named = [...page.matchAll(/`((?:packages|native|docs|scripts|tests)\/[^`\s]+)`/g)].map(
-  ([, path]) => path ?? "",
-);
+const named = [
+  ...page.matchAll(/`((?:packages|clients|native|docs|scripts|tests|bench)\/[^`\s]+)`/g),
+].map(([, path]) => path ?? "");
 
 /** Folders that are part of the daemon's design: those of `src`, of its surfaces and of its backends. */
 const folders = new Set(
