@@ -4,8 +4,8 @@ import { DatabaseSync } from "node:sqlite";
 import type { SQLInputValue, SQLOutputValue } from "node:sqlite";
 import { makeDirectory } from "../../make-directory.ts";
 import { hasNoSchema } from "./migrate.ts";
-import { PreparedStatements } from "./prepared-statements.ts";
 import { makePrivateFile } from "./private-file.ts";
+import { PreparedStatements } from "./prepared-statements.ts";
 import { inTransaction } from "./transaction.ts";
 
 export type SmallRow = Readonly<Record<string, SQLOutputValue>>;
@@ -30,11 +30,11 @@ export class SmallDatabase {
 
   private constructor(database: DatabaseSync, schema: string) {
     this.#database = database;
-    this.#statements = new PreparedStatements(database);
     // Writes even where it changes nothing, which would fail on a full disk.
     if (hasNoSchema(database)) database.exec("PRAGMA auto_vacuum = INCREMENTAL");
     database.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL");
     database.exec(schema);
+    this.#statements = new PreparedStatements(database);
   }
 
   /**
