@@ -195,6 +195,12 @@ describe("unpackArchive()", () => {
     ["is cut short in a file", writeTar([file("a")]).subarray(0, 514), /is truncated/],
     ["has no end", writeTar([file("a")]).subarray(0, 1024), /is truncated/],
     ["is something else", Buffer.alloc(1024, "x"), /is damaged/],
+    ["is sparse", patched(writeTar([file("a")]), 156, Buffer.from("S")), /sparse/],
+    [
+      "is of a kind of its own",
+      patched(writeTar([file("a")]), 156, Buffer.from("Z")),
+      /unknown type/,
+    ],
   ])("says that an archive is damaged which %s", async (_, archive, message) => {
     const unpacking = unpackArchive(inPieces(archive, 512), root);
     await expect(unpacking).rejects.toMatchObject({
