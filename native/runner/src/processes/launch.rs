@@ -1,6 +1,6 @@
 //! Starts a process as the code user, without anything that belongs to the runner.
 
-use crate::processes::Keeper;
+use crate::processes::SharedDirectory;
 use crate::sandbox::Sandbox;
 use crate::sys;
 use std::ffi::{CStr, CString};
@@ -54,11 +54,15 @@ pub fn launch(request: &Launch) -> io::Result<Launched> {
 
 /// The same for a process whose directory must be known after its end. If the sandbox has no room for
 /// a thread, the process starts without.
-pub fn launch_kept(request: &Launch) -> io::Result<(Launched, Option<Keeper>)> {
+pub fn launch_sharing_directory(
+    request: &Launch,
+) -> io::Result<(Launched, Option<SharedDirectory>)> {
     // SAFETY: as above.
-    start(request, |child| match unsafe { Keeper::start(child) } {
-        Ok((pid, keeper)) => Ok((pid, Some(keeper))),
-        Err(_) => Ok((unsafe { fork(child) }?, None)),
+    start(request, |child| {
+        match unsafe { SharedDirectory::start(child) } {
+            Ok((pid, directory)) => Ok((pid, Some(directory))),
+            Err(_) => Ok((unsafe { fork(child) }?, None)),
+        }
     })
 }
 

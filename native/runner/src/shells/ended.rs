@@ -2,7 +2,7 @@
 
 use crate::execs::{Execs, Outcome, Serial};
 use crate::processes::proc_tree::Origin;
-use crate::processes::{Group, Keeper};
+use crate::processes::{Group, SharedDirectory};
 use crate::server::context::Context;
 use crate::shells::process::ShellProcess;
 use crate::shells::reports::Current;
@@ -68,7 +68,7 @@ impl Shells {
         self.take_last_directory(id, &process, current.as_ref(), execs);
         self.kill_with_process(&process, current.as_ref(), execs);
         self.tracker.end(process.group);
-        self.release_keeper(process.keeper);
+        self.release_directory(process.directory);
         match current {
             None if !process.ready && !process.discarded => {
                 self.start_failed(id, exit_code, execs, cx);
@@ -142,22 +142,22 @@ impl Shells {
         let exec = current.and_then(|current| execs.get(current.serial));
         let in_other = exec.is_some_and(|exec| exec.request().cwd.is_some());
         let (uid, gid) = (self.sandbox.uid, self.sandbox.gid);
-        let (Some(shell), Some(keeper)) = (self.by_id.get_mut(&id), &process.keeper) else {
+        let (Some(shell), Some(directory)) = (self.by_id.get_mut(&id), &process.directory) else {
             return;
         };
         if process.ready
             && !in_other
-            && let Some(cwd) = keeper.directory(&shell.memory.cwd, uid, gid)
+            && let Some(cwd) = directory.path(&shell.memory.cwd, uid, gid)
         {
             shell.memory.take_directory(&cwd, "");
         }
     }
 
-    fn release_keeper(&mut self, keeper: Option<Keeper>) {
-        self.leaving.retain(|keeper| !keeper.has_ended());
-        if let Some(keeper) = keeper {
-            keeper.release();
-            self.leaving.push(keeper);
+    fn release_directory(&mut self, directory: Option<SharedDirectory>) {
+        self.leaving.retain(|directory| !directory.has_ended());
+        if let Some(directory) = directory {
+            directory.release();
+            self.leaving.push(directory);
         }
     }
 }

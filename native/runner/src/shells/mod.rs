@@ -20,7 +20,7 @@ pub use run_dir::RunDir;
 pub use shell::ShellId;
 
 use crate::execs::{Execs, Serial};
-use crate::processes::{Group, Keeper, Tracker, proc_tree};
+use crate::processes::{Group, SharedDirectory, Tracker, proc_tree};
 use crate::protocol::failure::Failure;
 use crate::protocol::message::{ExecRequest, ShellListing};
 use crate::sandbox::Sandbox;
@@ -55,7 +55,7 @@ pub struct Shells {
     program: Option<ShellProgram>,
     by_id: BTreeMap<ShellId, Shell>,
     /// Threads of shells that have ended, until they have ended, too.
-    leaving: Vec<Keeper>,
+    leaving: Vec<SharedDirectory>,
     next: ShellId,
     checked_at: Option<Instant>,
 }

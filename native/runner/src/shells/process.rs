@@ -7,7 +7,7 @@
 use crate::execs::Execs;
 use crate::processes::launch::{self, Launch};
 use crate::processes::proc_tree::{self, Origin};
-use crate::processes::{Group, Keeper, terminal};
+use crate::processes::{Group, SharedDirectory, terminal};
 use crate::protocol::failure::Failure;
 use crate::server::context::Context;
 use crate::server::poll::Poll;
@@ -57,7 +57,7 @@ pub struct ShellProcess {
     /// Its entry in /proc as long as it has not become another program.
     command_line: Vec<u8>,
     /// Has its directory when it has ended. None when there were too many threads.
-    pub(super) keeper: Option<Keeper>,
+    pub(super) directory: Option<SharedDirectory>,
 }
 
 impl ShellProcess {
@@ -156,7 +156,7 @@ impl Shells {
             Ok(()) => shell.memory.cwd.clone(),
             Err(_) => "/".into(),
         };
-        let (launched, keeper) = launch::launch_kept(&Launch {
+        let (launched, directory) = launch::launch_sharing_directory(&Launch {
             sandbox,
             argv: &argv,
             env: &sandbox.env,
@@ -186,7 +186,7 @@ impl Shells {
             discarded: false,
             started_at: cx.clock.now(),
             command_line: argv.join("\0").into_bytes(),
-            keeper,
+            directory,
         });
         Ok(())
     }

@@ -29,7 +29,7 @@ const THREAD: libc::c_int = libc::CLONE_VM
 
 /// What the thread and the runner share, above the thread's stack.
 #[repr(C, align(16))]
-struct Desk {
+struct Common {
     /// Used until the pid is known.
     child: *const dyn Fn(),
     /// The process, or a negative error number; 0 until it is known.
@@ -40,46 +40,46 @@ struct Desk {
     tid: AtomicI32,
 }
 
-pub struct Keeper {
-    desk: NonNull<Desk>,
+pub struct SharedDirectory {
+    common: NonNull<Common>,
     tid: i32,
 }
 
-impl Keeper {
+impl SharedDirectory {
     /// Starts a process that begins with a copy of the runner's memory, as after `fork`, and with
     /// `child`, which must not return.
     ///
     /// # Safety
     /// `child` may only make system calls on memory that was prepared before.
-    pub unsafe fn start(child: &dyn Fn()) -> io::Result<(i32, Keeper)> {
+    pub unsafe fn start(child: &dyn Fn()) -> io::Result<(i32, SharedDirectory)> {
         // SAFETY: only the lifetime changes; it is not used after the pid is known.
         let child = unsafe { std::mem::transmute::<&dyn Fn(), *const dyn Fn()>(child) };
-        let desk = map()?;
-        let mut keeper = Keeper { desk, tid: 0 };
+        let common = map()?;
+        let mut shared = SharedDirectory { common, tid: 0 };
         // SAFETY: the memory is large enough and aligned, and nothing else uses it.
         unsafe {
-            desk.write(Desk {
+            common.write(Common {
                 child,
                 pid: AtomicI32::new(0),
                 released: AtomicI32::new(0),
                 tid: AtomicI32::new(0),
             });
         }
-        let tid = keeper.desk().tid.as_ptr();
-        // SAFETY: the stack ends where the desk begins, and both stay until the thread has ended.
-        keeper.tid = sys::check(unsafe {
-            let top = desk.as_ptr().cast();
-            libc::clone(keep, top, THREAD, top, tid, null_mut::<c_void>(), tid)
+        let tid = shared.common().tid.as_ptr();
+        // SAFETY: the stack ends where `Common` begins, and both stay until the thread has ended.
+        shared.tid = sys::check(unsafe {
+            let top = common.as_ptr().cast();
+            libc::clone(share, top, THREAD, top, tid, null_mut::<c_void>(), tid)
         })?;
         // It takes as long as a fork. No process of another user can stop the thread.
-        let pid = &keeper.desk().pid;
+        let pid = &shared.common().pid;
         while pid.load(Ordering::Acquire) == 0 {
             wait(pid, 0, libc::FUTEX_PRIVATE_FLAG);
         }
-        match keeper.desk().pid.load(Ordering::Acquire) {
-            pid if pid > 0 => Ok((pid, keeper)),
+        match shared.common().pid.load(Ordering::Acquire) {
+            pid if pid > 0 => Ok((pid, shared)),
             error => {
-                keeper.join();
+                shared.join();
                 Err(io::Error::from_raw_os_error(-error))
             }
         }
@@ -87,7 +87,7 @@ impl Keeper {
 
     /// Where the process is, or was when it ended, with the rights of this user: under its known name
     /// if it still has that. None if it has no name (it was removed) or may not be entered.
-    pub fn directory(&self, known: &str, uid: u32, gid: u32) -> Option<String> {
+    pub fn path(&self, known: &str, uid: u32, gid: u32) -> Option<String> {
         let link = PathBuf::from(format!("/proc/self/task/{}/cwd", self.tid));
         let here = identity(&link)?;
         let names = [Some(PathBuf::from(known)), fs::read_link(&link).ok()];
@@ -98,7 +98,7 @@ impl Keeper {
 
     /// Has the thread end, without waiting for it. It may only be dropped once it has ended.
     pub fn release(&self) {
-        let released = &self.desk().released;
+        let released = &self.common().released;
         released.store(1, Ordering::Release);
         let wake = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
         // SAFETY: the word exists as long as this.
@@ -106,28 +106,28 @@ impl Keeper {
     }
 
     pub fn has_ended(&self) -> bool {
-        self.desk().tid.load(Ordering::Acquire) == 0
+        self.common().tid.load(Ordering::Acquire) == 0
     }
 
     fn join(&self) {
-        let tid = &self.desk().tid;
+        let tid = &self.common().tid;
         while !self.has_ended() {
             // The kernel wakes as if other processes could wait, too.
             wait(tid, self.tid, 0);
         }
     }
 
-    fn desk(&self) -> &Desk {
+    fn common(&self) -> &Common {
         // SAFETY: it exists until this is dropped, and only its atomics change.
-        unsafe { self.desk.as_ref() }
+        unsafe { self.common.as_ref() }
     }
 }
 
-impl Drop for Keeper {
+impl Drop for SharedDirectory {
     fn drop(&mut self) {
         // A thread that still runs keeps its memory, which is better than to run without.
         if self.has_ended() {
-            unmap(self.desk);
+            unmap(self.common);
         }
     }
 }
@@ -145,8 +145,8 @@ fn wait(word: &AtomicI32, value: i32, flags: libc::c_int) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, forever) };
 }
 
-/// Memory for the thread: a guard, the stack, the desk.
-fn map() -> io::Result<NonNull<Desk>> {
+/// Memory for the thread: a guard, the stack, and `Common`.
+fn map() -> io::Result<NonNull<Common>> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
     let access = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: new memory at an address of the kernel's choice.
@@ -157,35 +157,35 @@ fn map() -> io::Result<NonNull<Desk>> {
     // SAFETY: the lowest page of what was just mapped.
     unsafe { libc::mprotect(base, GUARD_BYTES, libc::PROT_NONE) };
     // SAFETY: within the mapping.
-    let desk = unsafe { base.byte_add(STACK_BYTES - size_of::<Desk>()) };
-    NonNull::new(desk.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
+    let common = unsafe { base.byte_add(STACK_BYTES - size_of::<Common>()) };
+    NonNull::new(common.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
 }
 
-fn unmap(desk: NonNull<Desk>) {
+fn unmap(common: NonNull<Common>) {
     // SAFETY: exactly what `map` has mapped, and no thread uses it.
     unsafe {
-        let end = desk.as_ptr().add(1).cast::<c_void>();
+        let end = common.as_ptr().add(1).cast::<c_void>();
         libc::munmap(end.byte_sub(STACK_BYTES), STACK_BYTES);
     }
 }
 
 /// The thread.
-extern "C" fn keep(desk: *mut c_void) -> libc::c_int {
+extern "C" fn share(common: *mut c_void) -> libc::c_int {
     const WAIT: usize = (libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG) as usize;
     const WAKE: usize = (libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG) as usize;
-    // SAFETY: the desk stays until this thread has ended. The new process has a copy of the memory.
+    // SAFETY: `Common` stays until this thread has ended. The new process has a copy of the memory.
     unsafe {
-        let desk = &*desk.cast::<Desk>();
+        let common = &*common.cast::<Common>();
         let shared = (libc::CLONE_FS | libc::SIGCHLD) as usize;
         let pid = sys::raw_call(libc::SYS_clone, [shared, 0, 0, 0]);
         if pid == 0 {
-            (*desk.child)();
+            (*common.child)();
             sys::raw_call(libc::SYS_exit_group, [127, 0, 0, 0]);
         }
-        desk.pid.store(pid as i32, Ordering::Release);
-        sys::raw_call(libc::SYS_futex, [desk.pid.as_ptr() as usize, WAKE, 1, 0]);
-        while pid > 0 && desk.released.load(Ordering::Acquire) == 0 {
-            let word = desk.released.as_ptr() as usize;
+        common.pid.store(pid as i32, Ordering::Release);
+        sys::raw_call(libc::SYS_futex, [common.pid.as_ptr() as usize, WAKE, 1, 0]);
+        while pid > 0 && common.released.load(Ordering::Acquire) == 0 {
+            let word = common.released.as_ptr() as usize;
             sys::raw_call(libc::SYS_futex, [word, WAIT, 0, 0]);
         }
     }
@@ -194,7 +194,7 @@ extern "C" fn keep(desk: *mut c_void) -> libc::c_int {
 
 #[cfg(test)]
 mod tests {
-    use super::Keeper;
+    use super::SharedDirectory;
     use std::ffi::{CString, c_int};
     use std::fs;
     use std::os::unix::ffi::OsStrExt;
@@ -205,7 +205,7 @@ mod tests {
 
     impl Directory {
         fn new(name: &str) -> Directory {
-            let name = format!("sandkasten-keeper-{name}-{}", std::process::id());
+            let name = format!("sandkasten-shared-{name}-{}", std::process::id());
             let path = std::env::temp_dir().canonicalize().unwrap().join(name);
             fs::create_dir_all(&path).unwrap();
             Directory(path)
@@ -223,11 +223,11 @@ mod tests {
     }
 
     /// A process that changes its directory and umask, and ends by this signal.
-    fn ended_in(directory: &Path, signal: c_int) -> Keeper {
+    fn ended_in(directory: &Path, signal: c_int) -> SharedDirectory {
         let path = CString::new(directory.as_os_str().as_bytes()).unwrap();
         // SAFETY: the child only makes system calls; it is a child that nothing else waits for.
         unsafe {
-            let (pid, keeper) = Keeper::start(&|| {
+            let (pid, shared) = SharedDirectory::start(&|| {
                 libc::chdir(path.as_ptr());
                 libc::umask(0);
                 libc::kill(libc::getpid(), signal);
@@ -237,20 +237,20 @@ mod tests {
             let mut status = 0;
             assert_eq!(libc::waitpid(pid, &mut status, 0), pid);
             assert_eq!(libc::WTERMSIG(status), signal);
-            keeper
+            shared
         }
     }
 
-    fn found(keeper: &Keeper, known: &str) -> Option<String> {
+    fn found(shared: &SharedDirectory, known: &str) -> Option<String> {
         // SAFETY: plain getters.
         let (uid, gid) = unsafe { (libc::getuid(), libc::getgid()) };
-        keeper.directory(known, uid, gid)
+        shared.path(known, uid, gid)
     }
 
-    fn release(keeper: &Keeper) {
-        keeper.release();
+    fn release(shared: &SharedDirectory) {
+        shared.release();
         let began = Instant::now();
-        while !keeper.has_ended() {
+        while !shared.has_ended() {
             assert!(began.elapsed() < Duration::from_secs(20));
             std::thread::yield_now();
         }
@@ -271,11 +271,12 @@ mod tests {
         assert_eq!(found(&one, "/").as_deref(), Some(directory.name()));
         assert_eq!(found(&other, "/usr").as_deref(), Some("/"));
         assert_eq!((std::env::current_dir().unwrap(), umask()), before);
-        let threads = |keeper: &Keeper| Path::new("/proc/self/task").join(keeper.tid.to_string());
+        let threads =
+            |shared: &SharedDirectory| Path::new("/proc/self/task").join(shared.tid.to_string());
         assert!(threads(&one).exists() && threads(&other).exists());
-        for keeper in [&one, &other] {
-            release(keeper);
-            assert!(!threads(keeper).exists());
+        for shared in [&one, &other] {
+            release(shared);
+            assert!(!threads(shared).exists());
         }
     }
 
@@ -285,16 +286,16 @@ mod tests {
         let (real, link) = (directory.0.join("real"), directory.0.join("link"));
         fs::create_dir(&real).unwrap();
         std::os::unix::fs::symlink("real", &link).unwrap();
-        let keeper = ended_in(&real, libc::SIGKILL);
+        let shared = ended_in(&real, libc::SIGKILL);
         let name = |path: &Path| Some(path.to_str().unwrap().to_string());
-        assert_eq!(found(&keeper, link.to_str().unwrap()), name(&link));
+        assert_eq!(found(&shared, link.to_str().unwrap()), name(&link));
         fs::remove_file(&link).unwrap();
-        assert_eq!(found(&keeper, link.to_str().unwrap()), name(&real));
+        assert_eq!(found(&shared, link.to_str().unwrap()), name(&real));
         // What has the name of a removed directory is another one.
         fs::create_dir(directory.0.join("real (deleted)")).unwrap();
         fs::remove_dir(&real).unwrap();
-        assert_eq!(found(&keeper, real.to_str().unwrap()), None);
-        release(&keeper);
+        assert_eq!(found(&shared, real.to_str().unwrap()), None);
+        release(&shared);
     }
 
     #[test]
