@@ -215,6 +215,20 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     expect(await sandbox.sh("pwd")).toMatchObject({ stdout: "/tmp\n", shellRestarted: true });
   });
 
+  test("goes on when root has emptied /run", async () => {
+    const root = await machine.sandbox({ profile: "root" });
+    await root.sh("KEPT=yes; cd /tmp");
+    await root.sh("rm -rf /run/* 2> rest; ls -A /run");
+    for (let n = 0; n < 2; n++)
+      expect(await root.sh("echo $KEPT $PWD; (exit 3)")).toMatchObject({
+        stdout: "yes /tmp\n",
+        exitCode: 3,
+        shellRestarted: false,
+      });
+    expect(await root.sh("exit 4")).toMatchObject({ reason: "exited", exitCode: 4 });
+    expect(await root.sh("echo new")).toMatchObject({ stdout: "new\n" });
+  });
+
   test("kill $$ and kill -9 $$ do not hang", async () => {
     // Interactive shells ignore a request to end; either way the command ends.
     expect((await sandbox.sh("kill $$; echo survived")).reason).toMatch(/exited|killed/u);

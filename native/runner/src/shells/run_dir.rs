@@ -30,6 +30,16 @@ impl RunDir {
         Err(last)
     }
 
+    /// Whether something of that name is there: in some sandboxes the code may remove it.
+    pub fn has(&self, name: &str) -> bool {
+        fs::symlink_metadata(self.path(name)).is_ok()
+    }
+
+    /// Makes the directory again, if it is gone.
+    pub fn restore(&self) -> io::Result<()> {
+        claim(&self.0)
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
