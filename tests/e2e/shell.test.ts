@@ -414,6 +414,16 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
       );
   });
 
+  test("the variables of a shell show nothing of ours", async () => {
+    for (const before of ["true", "false"]) {
+      await sandbox.sh(before);
+      expect((await sandbox.sh("set")).stdout).not.toMatch(/run\/sandkasten|printf/u);
+    }
+    await sandbox.sh("set one two; false");
+    expect((await sandbox.sh("echo $? $*")).stdout).toBe("1 one two\n");
+    await sandbox.sh("set --");
+  });
+
   test("set -v shows nothing of ours, and stays on", async () => {
     await sandbox.sh("set -v");
     expect((await sandbox.sh("true here")).stderr).not.toMatch(/eval|set/u);

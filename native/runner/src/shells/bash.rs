@@ -126,8 +126,9 @@ impl CommandLines<'_> {
         if !env.is_empty() {
             text.push_str(&format!("{env}\\command eval {}&&{{ ", self.env_check()));
         }
+        // The last argument becomes `$_`, where the code must not find our file.
         if let (Some(file), true) = (self.status_file, before.is_empty()) {
-            text.push_str(&format!("\\command . {file};"));
+            text.push_str(&format!("\\command . {file} '';"));
         }
         text.push_str(&env);
         let mut bytes = [text.as_bytes(), b"\\command eval '"].concat();
@@ -184,7 +185,7 @@ impl CommandLines<'_> {
             return hidden;
         }
         if let Some(file) = self.status_file {
-            hidden.push_str(&format!("\\command . {file};"));
+            hidden.push_str(&format!("\\command . {file} '';"));
         }
         format!("{{ {hidden} }} >/dev/null 2>&1\n")
     }

@@ -45,7 +45,8 @@ impl CommandLines<'_> {
             ),
         };
         match self.status_file {
-            Some(status) => line.push_str(&format!("{{ \\. {status};{source};}}\n")),
+            // The last argument becomes `$_`, where the code must not find our file.
+            Some(status) => line.push_str(&format!("{{ \\. {status} '';{source};}}\n")),
             None => line.push_str(&format!("{source}\n")),
         }
         let mut packets = vec![b"\n".to_vec()];
