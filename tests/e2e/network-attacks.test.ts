@@ -315,7 +315,7 @@ describe("a malformed request", () => {
       get("/egress?cursor=1e999"),
       get("/egress?cursor=NaN"),
       get("/egress?cursor=1&cursor=2"),
-      get("/egress?limit=0"),
+      get("/egress?limit=-1"),
       get("/egress?limit=100000000"),
       get("/egress?cursor=99999999999999999999"),
       get("/egress/stream?cursor=x"),

@@ -710,6 +710,25 @@ describe("the user of a process", () => {
       await expect(idOf(user)).rejects.toMatchObject({ code: "INVALID_REQUEST" });
   });
 
+  test("cannot be another user where code is not root", async () => {
+    await using machine = await SandboxMachine.start();
+    const { channel } = await machine.sandbox();
+    const argv = ["sh", "-c", "id -u; id -g; id -G; echo $HOME; grep CapEff /proc/self/status"];
+    const run = async (user?: string): Promise<string> => {
+      const command = { kind: "process", argv, ...(user !== undefined && { user }) } as const;
+      const exec = await channel.exec(command, { execId: newExecId() });
+      let text = "";
+      for await (const { bytes } of exec) text += Buffer.from(bytes).toString();
+      return text;
+    };
+    const unnamed = await run();
+    expect(unnamed).toMatch(/^1000\n1000\n.*\n.*\nCapEff:\t0+\n$/);
+    for (const user of ["sandbox", "1000", "1000:1000", "sandbox:sandbox"])
+      expect({ user, printed: await run(user) }).toEqual({ user, printed: unnamed });
+    for (const user of ["root", "0", "0:0", "1000:0", "sandbox:root", "1234", "0:1000"])
+      await expect(run(user)).rejects.toMatchObject({ code: "PERMISSION_DENIED" });
+  });
+
   test("has a home and a name of its own, unless the session or the command sets them", async () => {
     await using machine = await SandboxMachine.start();
     const argv = ["sh", "-c", "echo $HOME ${USER-unset} ${LOGNAME-unset}"];

@@ -75,7 +75,7 @@ export const execRequestSchema = z
       )
       .meta({
         description:
-          "Only for processes in sandboxes with the `root` profile. `HOME`, `USER` and `LOGNAME` are those of the user, unless the session or the command sets them",
+          "Only for processes, and another user than the sandbox's own only with the `root` profile. There, `HOME`, `USER` and `LOGNAME` are those of the user, unless the session or the command sets them",
       })
       .optional(),
     stdin: unicodeText
