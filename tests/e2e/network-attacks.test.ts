@@ -19,6 +19,8 @@ const SECRET = "only-the-victim-may-read-this";
 const PORT = 8000;
 /** A server controlled by the attacker that does not follow HTTP. */
 const HOSTILE_PORT = 8001;
+/** Connections to it stay open. */
+const SILENT_PORT = HOSTILE_PORT + 1;
 
 const FILES = join(import.meta.dirname, "../support/hostile-network");
 
@@ -63,7 +65,7 @@ beforeAll(async () => {
   for (const name of ["client.py", "server.py"])
     await attacker.write(name, await readFile(join(FILES, name)));
   await attacker.start(["/usr/bin/python3", "server.py", String(HOSTILE_PORT)]);
-  while ((await attacker.ports()).length < 2) await sleep(20);
+  while ((await attacker.ports()).length < 3) await sleep(20);
 });
 afterAll(async () => {
   await daemon[Symbol.asyncDispose]();
@@ -423,14 +425,14 @@ describe("a WebSocket to a port", () => {
       Buffer.concat([frame(TEXT, '{"type":"eof"}'), frame(BINARY, "x")]),
     ],
   ])("ends at %s", async (_, code, bytes) => {
-    const path = `/v1/sessions/${attacker.id}/ports/${HOSTILE_PORT}/connect`;
+    const path = `/v1/sessions/${attacker.id}/ports/${SILENT_PORT}/connect`;
     const socket = await RawWebSocket.open(daemon.url, path, ATTACKER_KEY);
     socket.send(bytes);
     expect(await socket.closeCode()).toBe(code);
   });
 
   it("is let go of when its client vanishes in the middle of a frame", async () => {
-    const path = `/v1/sessions/${attacker.id}/ports/${HOSTILE_PORT}/connect`;
+    const path = `/v1/sessions/${attacker.id}/ports/${SILENT_PORT}/connect`;
     await Promise.all(
       Array.from({ length: 20 }, async (_each, index) => {
         const socket = await RawWebSocket.open(daemon.url, path, ATTACKER_KEY);

@@ -1,4 +1,7 @@
-"""A web server that records the raw heads of requests, and sends forbidden responses."""
+"""A web server that records the raw heads of requests, and sends forbidden responses.
+
+On the next port, it accepts connections and neither reads nor ends them.
+"""
 
 import socket
 import sys
@@ -31,6 +34,14 @@ def serve(peer: socket.socket) -> None:
             pass
 
 
-with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as listener:
+def hold(listener: socket.socket) -> None:
+    held = []
+    while True:
+        held.append(listener.accept()[0])
+
+
+port = int(sys.argv[1])
+threading.Thread(target=hold, args=(socket.create_server(("127.0.0.1", port + 1)),), daemon=True).start()
+with socket.create_server(("127.0.0.1", port)) as listener:
     while True:
         threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()

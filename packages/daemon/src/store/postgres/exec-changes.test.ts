@@ -27,6 +27,7 @@ beforeEach(async () => {
   }
 });
 afterEach(async () => {
+  vi.useRealTimers();
   vi.restoreAllMocks();
   await store.closed();
 });
@@ -98,6 +99,8 @@ describe("ends of commands", () => {
   });
 
   test("are written together with the next command of their session, and only of theirs", async () => {
+    // Until it is told to, time does not pass for ends that wait for others.
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
     const [id, other] = COMMANDS;
     const next = execRow(`session of ${id}`, { id: "exe_next", owner: `owner of ${id}` });
     const ends = Promise.all(COMMANDS.map((each) => update(each, { status: "done", exitCode: 3 })));
@@ -106,6 +109,7 @@ describe("ends of commands", () => {
     expect(run).toHaveBeenCalledTimes(1);
     expect(await stored(id)).toMatchObject({ status: "done", exitCode: 3 });
     expect(await stored(other)).toMatchObject({ status: "running" });
+    vi.runOnlyPendingTimers();
     await ends;
     expect(await stored(other)).toMatchObject({ status: "done", exitCode: 3 });
   });
