@@ -64,11 +64,6 @@ export class NetworkPolicy {
     this.#isOwnAddress = isOwnAddress;
   }
 
-  /** Whether there is anything at all that it allows. */
-  get isNone(): boolean {
-    return this.rules.length === 0;
-  }
-
   decide({ name: nameText, address: addressText, port }: Destination): Decision {
     const name = nameText === undefined ? undefined : normalizeHostName(nameText);
     const address = addressText === undefined ? undefined : parseAddress(addressText);

@@ -1,12 +1,18 @@
 import { SESSION_STATUSES } from "@sandkasten/protocol";
 import { describe, expect, it } from "vitest";
-import { checkTransition, isLiving, statesBefore, unusable } from "./states.ts";
+import { checkTransition, isLiving, unusable } from "./states.ts";
 
 describe("states of a session", () => {
-  it("know which may follow which", () => {
-    const allowed = SESSION_STATUSES.flatMap((to) =>
-      statesBefore(to).map((from) => `${from} → ${to}`),
-    );
+  it("know which may follow which, and refuse every other transition with CONFLICT", () => {
+    const allowed: string[] = [];
+    for (const from of SESSION_STATUSES)
+      for (const to of SESSION_STATUSES)
+        try {
+          checkTransition("ses_1", from, to);
+          allowed.push(`${from} → ${to}`);
+        } catch (error) {
+          expect(error).toMatchObject({ code: "CONFLICT", details: { status: from } });
+        }
     expect(allowed.toSorted()).toEqual([
       "creating → destroying",
       "creating → failed",
@@ -20,15 +26,6 @@ describe("states of a session", () => {
       "running → destroying",
       "running → paused",
     ]);
-  });
-
-  it("refuse every other transition with CONFLICT and say what to do", () => {
-    for (const from of SESSION_STATUSES)
-      for (const to of SESSION_STATUSES) {
-        const check = (): void => checkTransition("ses_1", from, to);
-        if (statesBefore(to).includes(from)) expect(check).not.toThrow();
-        else expect(check).toThrow(expect.objectContaining({ code: "CONFLICT" }));
-      }
   });
 
   it("tell living from ended", () => {

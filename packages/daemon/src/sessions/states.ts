@@ -16,11 +16,6 @@ const FOLLOWERS: Readonly<Record<SessionStatus, readonly SessionStatus[]>> = {
 /** Why a session failed that a daemon was creating when it ended. */
 export const UNFINISHED = "the daemon ended while it was being created";
 
-/** The states from which `to` may be entered. */
-export function statesBefore(to: SessionStatus): readonly SessionStatus[] {
-  return (Object.keys(FOLLOWERS) as SessionStatus[]).filter((from) => FOLLOWERS[from].includes(to));
-}
-
 /** Whether the session may still have a sandbox in the backend. */
 export function isLiving(status: SessionStatus): boolean {
   return FOLLOWERS[status].length > 0;

@@ -163,13 +163,3 @@ export const eventsHeaders = z.looseObject({
     description: "The `id` of the last event, as browsers send it when they reconnect",
   }),
 });
-
-/** Reports that events after the cursor are missing; what follows is complete again. */
-export const gapSchema = z
-  .object({
-    reason: z.enum(["retention", "unknown_cursor"]).meta({
-      description:
-        "`retention`: events after the cursor are no longer stored. `unknown_cursor`: the cursor is from another feed, for example from a replaced database",
-    }),
-  })
-  .meta({ id: "EventGap" });

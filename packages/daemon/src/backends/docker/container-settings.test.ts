@@ -58,7 +58,7 @@ describe("a container", () => {
     );
   });
 
-  test("has the least rights, and no network (SK-30)", () => {
+  test("has the least rights, and no network", () => {
     expect(settings().HostConfig).toMatchObject({
       ReadonlyRootfs: true,
       Privileged: false,
