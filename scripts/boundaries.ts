@@ -45,7 +45,7 @@ function explanation(rule: string, from: string): string | undefined {
   const found = partOf(from);
   if (found === undefined) return undefined;
   const { name, part } = found;
-  return `The part "${name}" in scripts/boundary-rules.ts does not list it: ${part.because}.`;
+  return `The part "${name}" in scripts/{daemon,package}-parts.ts does not list it: ${part.because}.`;
 }
 
 process.chdir(process.argv[2] ?? join(import.meta.dirname, ".."));
@@ -69,7 +69,9 @@ for (const { rule, from, to, cycle } of summary.violations) {
 }
 for (const file of unseen) console.log(`not checked: ${file}`);
 for (const file of homeless)
-  console.log(`belongs to no part: ${file}\n  Add its folder to scripts/boundary-rules.ts.`);
+  console.log(
+    `belongs to no part: ${file}\n  Add its folder to scripts/{daemon,package}-parts.ts.`,
+  );
 const checked = ours.filter((source) => source.startsWith("packages/")).length;
 if (checked === 0) console.log("No module under packages/ was checked.");
 const faults = summary.violations.length + unseen.length + homeless.length;
