@@ -38,3 +38,7 @@ export function checkCommand(command: ExecCommand): void {
       "the command contains a NUL byte, which shells do not accept",
     );
 }
+
+export function hasTerminal(command: ExecCommand): boolean {
+  return command.kind === "process" && command.pty !== undefined;
+}

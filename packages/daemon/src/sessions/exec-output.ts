@@ -80,7 +80,7 @@ export class ExecOutput {
     const { sessionId } = this.#rowOf(exec);
     const recording = exec instanceof Recording ? exec : undefined;
     const isPassive = options.isPassive === true;
-    const follower = isPassive ? undefined : recording?.follow(options.offset);
+    const follower = isPassive ? undefined : recording?.followers.add(options.offset);
     const wasDone = this.#rowOf(exec).status === "done";
     const memory = options.reusesMemory === true ? new FollowerMemory() : undefined;
     let cursor = options.offset;
@@ -96,7 +96,7 @@ export class ExecOutput {
           const shown = ofStream(page, stream);
           if (!isEmpty(shown)) yield shown;
           cursor = page.nextOffset;
-          if (follower !== undefined) recording?.advance(follower, cursor);
+          if (follower !== undefined) recording?.followers.advance(follower, cursor);
         } else if (done) break;
         // A command that was refused, or released by a stopping daemon, ends the stream with its
         // error.
@@ -108,7 +108,7 @@ export class ExecOutput {
       if (wasDone || options.until === "closed")
         yield* this.#followLate(this.#rowOf(exec), { ...options, offset: cursor });
     } finally {
-      if (follower !== undefined) recording?.unfollow(follower);
+      if (follower !== undefined) recording?.followers.remove(follower);
       if (!isPassive) await this.#wasUsed(sessionId);
     }
   }

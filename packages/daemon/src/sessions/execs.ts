@@ -1,23 +1,20 @@
 /** Commands of sessions: started once, recorded on the host, readable by cursor during and after. */
-import { SandboxError } from "@sandkasten/protocol";
-import type { Channel, ExecCommand } from "../ports/channel.ts";
-import type { Admitted, ExecRow, Inserted } from "../ports/session-store.ts";
+import type { Channel } from "../ports/channel.ts";
+import type { ExecRow } from "../ports/session-store.ts";
 import type { ExecObservation, Telemetry, TraceContext } from "../ports/telemetry.ts";
-import { checkCommand, commandOf, shownCommand } from "./exec-command.ts";
+import { ExecAdmission, inSession } from "./exec-admission.ts";
+import type { ExecAdmissionParts } from "./exec-admission.ts";
+import { checkCommand, hasTerminal } from "./exec-command.ts";
 import { isLoss, outcomeOf } from "./exec-end.ts";
 import { ExecFinder } from "./exec-finder.ts";
 import { FoundExecHandle } from "./exec-handle.ts";
 import { execOptions } from "./exec-options.ts";
 import { ExecOutput } from "./exec-output.ts";
 import { runtimeOf } from "./exec-runtime.ts";
-import { effectiveTimeout } from "./exec-timeout.ts";
-import { ExecIds } from "./ids.ts";
 import { LateOutputs } from "./late-outputs.ts";
 import type { LiveSession } from "./live-session.ts";
-import { OutputBudget } from "./output-budget.ts";
 import { OutputPattern } from "./output-pattern.ts";
 import { Recording } from "./recording.ts";
-import type { RecordingOptions, RecordingParts } from "./recording.ts";
 import type { Caller } from "./services/caller.ts";
 import type {
   ExecHandle,
@@ -25,23 +22,17 @@ import type {
   ExecService,
   StartExecOptions,
 } from "./services/exec-service.ts";
-import { execStarted } from "./session-events.ts";
-import { hashOf } from "./session-plan.ts";
 import type { LiveSessions } from "./live-sessions.ts";
 import type { Sessions } from "./sessions.ts";
-import type { SessionSettings } from "./settings.ts";
 import { DEFAULT_SHELL } from "./shell-queues.ts";
-import { restoredRequest, storedRequest } from "./stored-request.ts";
+import { restoredRequest } from "./stored-request.ts";
 
-/** Commands of one session that may wait for a shell. */
-const MAX_QUEUED = 1024;
 /** Finished commands that a sandbox remembers; only older ones may have run and yet be unknown to it. */
 const REMEMBERED_BY_SANDBOX = 256;
 
-export interface ExecsParts extends RecordingParts {
+export interface ExecsParts extends ExecAdmissionParts {
   readonly table: LiveSessions;
   readonly sessions: Sessions;
-  readonly settings: SessionSettings;
   readonly telemetry: Telemetry;
 }
 
@@ -50,7 +41,7 @@ export class Execs implements ExecService {
   readonly #late: LateOutputs;
   readonly #output: ExecOutput;
   readonly #finder: ExecFinder;
-  readonly #ids = new ExecIds();
+  readonly #admission: ExecAdmission;
   readonly #underWay = new Set<Promise<void>>();
 
   constructor(parts: ExecsParts) {
@@ -58,6 +49,7 @@ export class Execs implements ExecService {
     this.#late = new LateOutputs(parts);
     this.#output = new ExecOutput(parts, this.#late);
     this.#finder = new ExecFinder(parts);
+    this.#admission = new ExecAdmission(parts, () => this.endsWritten());
   }
 
   async start(
@@ -68,10 +60,9 @@ export class Execs implements ExecService {
   ): Promise<ExecHandle> {
     checkCommand(options.command);
     const session = await this.#parts.sessions.enterLive(caller, sessionId);
-    const requestHash = options.idempotencyKey === undefined ? "" : hashOf(options);
     let begun: Recording | ExecRow;
     try {
-      begun = await this.#begin(caller, session, options, requestHash);
+      begun = await this.#admission.admit(caller, session, options);
     } catch (error) {
       await session.leave();
       throw error;
@@ -81,8 +72,7 @@ export class Execs implements ExecService {
       return this.#handle(begun);
     }
     await session.leave();
-    const repeated = sameRequest(begun, requestHash);
-    return this.#handle(this.#finder.recording(caller, sessionId, repeated.id) ?? repeated);
+    return this.#handle(this.#finder.recording(caller, sessionId, begun.id) ?? begun);
   }
 
   /** Continues a command that an earlier daemon began, or starts it if that daemon had not. */
@@ -92,7 +82,12 @@ export class Execs implements ExecService {
     const isTerminal = options !== undefined && hasTerminal(options.command);
     const recording = new Recording(
       row,
-      { ...this.#watch(session), isTerminal, mayHaveRun, runtime: options?.runtime },
+      {
+        ...inSession(session, this.#parts.settings),
+        isTerminal,
+        mayHaveRun,
+        runtime: options?.runtime,
+      },
       this.#parts,
     );
     session.recordings.add(recording);
@@ -162,76 +157,6 @@ export class Execs implements ExecService {
       { exec, session, isReadOnly },
       { ...this.#parts, output: this.#output, late: this.#late },
     );
-  }
-
-  /** A request that is repeated finds its command, even if a new command would be refused. */
-  async #begin(
-    caller: Caller,
-    session: LiveSession,
-    options: StartExecOptions,
-    requestHash: string,
-  ): Promise<Recording | ExecRow> {
-    const { idempotencyKey: key } = options;
-    try {
-      return await this.#writeDown(caller, session, options, requestHash);
-    } catch (error) {
-      const isRefusal = key !== undefined && isRefused(error);
-      const repeated = isRefusal
-        ? await this.#parts.store.findExec(session.row.id, key)
-        : undefined;
-      if (repeated === undefined) throw error;
-      return repeated;
-    }
-  }
-
-  /** A recording to run, or the existing row that conflicts. */
-  async #writeDown(
-    caller: Caller,
-    session: LiveSession,
-    options: StartExecOptions,
-    requestHash: string,
-  ): Promise<Recording | ExecRow> {
-    const { settings, log } = this.#parts;
-    await session.earlierEnds.learn(() => session.channel(), log);
-    if (session.recordings.size >= MAX_QUEUED) throw tooMany(caller);
-    const row = this.#newRow(session, options, requestHash);
-    const budget = new OutputBudget(options.outputBudgetBytes ?? settings.outputBudgetBytes);
-    const isTerminal = hasTerminal(options.command);
-    const recording = new Recording(
-      row,
-      { ...this.#watch(session), budget, isTerminal, runtime: options.runtime },
-      this.#parts,
-    );
-    session.recordings.add(recording);
-    try {
-      const request = storedRequest(options);
-      const complete = { ...row, ...(request !== undefined && { request }) };
-      const written = await this.#insert(caller, session, complete);
-      if (written.inserted) {
-        session.events.tell(execStarted(row));
-        return recording;
-      }
-      session.recordings.delete(recording);
-      return written.existing;
-    } catch (error) {
-      session.recordings.delete(recording);
-      throw error;
-    }
-  }
-
-  /**
-   * The store counts running commands. Ends already reported by this daemon, but not yet stored,
-   * are subtracted.
-   */
-  async #insert(caller: Caller, session: LiveSession, row: ExecRow): Promise<Inserted<ExecRow>> {
-    const insert = (): Promise<Admitted<ExecRow>> =>
-      this.#parts.store.insertExec(row, session.row.fence, caller.maxRunningExecs);
-    const first = await insert();
-    if (!("overQuota" in first)) return first;
-    await this.endsWritten();
-    const second = await insert();
-    if ("overQuota" in second) throw tooMany(caller);
-    return second;
   }
 
   async #run(
@@ -343,68 +268,4 @@ export class Execs implements ExecService {
       );
     }
   }
-
-  /** The daemon's own checks on commands of this session. */
-  #watch(
-    session: LiveSession,
-  ): Pick<RecordingOptions, "fence" | "events" | "isFrozen" | "deadlineTimes"> {
-    const { deadlineTimes } = this.#parts.settings;
-    const { events } = session;
-    const { fence } = session.row;
-    return { fence, events, isFrozen: () => session.row.status !== "running", deadlineTimes };
-  }
-
-  #newRow(session: LiveSession, options: StartExecOptions, requestHash: string): ExecRow {
-    const { command, idempotencyKey } = options;
-    const now = this.#parts.clock.nowMs();
-    const shell = command.kind === "shell" ? (command.shell ?? DEFAULT_SHELL) : undefined;
-    const waits = shell !== undefined && !session.shellQueues.isFree(shell);
-    return {
-      id: this.#ids.next(now),
-      sessionId: session.row.id,
-      owner: session.row.owner,
-      status: waits ? "queued" : "running",
-      mode: command.kind,
-      ...(shell !== undefined && { shell }),
-      command: shownCommand(options.asked ?? commandOf(command)),
-      startedAtMs: now,
-      stdoutBytes: 0,
-      stderrBytes: 0,
-      droppedBytes: 0,
-      shellRestarted: false,
-      background: false,
-      backgroundBytes: 0,
-      ...effectiveTimeout(command, options.timeoutMs, this.#parts.settings.maxExecTimeoutMs),
-      ...(idempotencyKey !== undefined && { idempotencyKey, requestHash }),
-    };
-  }
-}
-
-function hasTerminal(command: ExecCommand): boolean {
-  return command.kind === "process" && command.pty !== undefined;
-}
-
-function sameRequest(existing: ExecRow, requestHash: string): ExecRow {
-  if (existing.requestHash === requestHash) return existing;
-  throw new SandboxError(
-    "CONFLICT",
-    "this idempotency key was used for another command; use a new key for every new command",
-    { details: { exec_id: existing.id } },
-  );
-}
-
-/** Whether there was no room for another command. */
-function isRefused(error: unknown): boolean {
-  return (
-    error instanceof SandboxError &&
-    (error.code === "QUOTA_EXCEEDED" || error.code === "STORAGE_FULL")
-  );
-}
-
-function tooMany(caller: Caller): SandboxError {
-  return new SandboxError(
-    "QUOTA_EXCEEDED",
-    `at most ${caller.maxRunningExecs} commands may run at once; wait for some to end`,
-    { details: { max_running_execs: caller.maxRunningExecs } },
-  );
 }

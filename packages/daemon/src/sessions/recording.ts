@@ -13,6 +13,7 @@ import { ExecDeadline } from "./exec-deadline.ts";
 import type { DeadlineTimes } from "./exec-deadline.ts";
 import { endWithoutWord } from "./exec-end.ts";
 import type { SilentEnd } from "./exec-end.ts";
+import { Followers } from "./followers.ts";
 import type { OrderedEvents } from "./ordered-events.ts";
 import type { OutputBudget } from "./output-budget.ts";
 import { OutputWriter } from "./output-writer.ts";
@@ -42,19 +43,14 @@ export interface RecordingOptions {
   readonly deadlineTimes?: DeadlineTimes | undefined;
 }
 
-/** A reader; nothing after `offset` may be dropped. */
-export interface Follower {
-  offset: number;
-}
-
 export class Recording {
   /** Head and tail of the output; absent if the beginning was not seen. */
   readonly budget: OutputBudget | undefined;
+  readonly followers = new Followers();
   /** Resolves when all consequences of its end are done. */
   settled: Promise<void> = Promise.resolve();
   readonly #parts: RecordingParts;
   readonly #isTerminal: boolean;
-  readonly #followers = new Set<Follower>();
   readonly #ended = Promise.withResolvers<ExecRow>();
   /** Absent after the end: ended commands stay in memory for a while, and their streams need not. */
   #begun: PromiseWithResolvers<ExecStream> | undefined = Promise.withResolvers<ExecStream>();
@@ -68,7 +64,6 @@ export class Recording {
   #written: Promise<void> = Promise.resolve();
   /** Present while somebody waits for it. */
   #news: PromiseWithResolvers<void> | undefined;
-  #progress: PromiseWithResolvers<void> | undefined;
   #gone = false;
   #released = false;
   readonly #options: RecordingOptions;
@@ -88,7 +83,12 @@ export class Recording {
     this.#output = new OutputWriter(
       row.id,
       () =>
-        parts.journal.write(row.sessionId, row.id, (offset) => this.#readBy(offset), options.fence),
+        parts.journal.write(
+          row.sessionId,
+          row.id,
+          (offset) => this.followers.readBy(offset),
+          options.fence,
+        ),
       parts,
     );
     this.#ended.promise.catch(() => undefined);
@@ -111,7 +111,7 @@ export class Recording {
 
   /** An unattended terminal does not count as use of its session. */
   get isUnattended(): boolean {
-    return this.#isTerminal && this.#followers.size === 0 && this.#row.status !== "done";
+    return this.#isTerminal && this.followers.isEmpty && this.#row.status !== "done";
   }
 
   /** Fires if the command, still queued, is cancelled. */
@@ -182,7 +182,7 @@ export class Recording {
     if (this.#row.status === "done") return await this.#written;
     this.#gone = true;
     this.#output.stop();
-    this.#progressed();
+    this.followers.stop();
     this.#stream?.detach();
     if (this.#stream !== undefined) {
       // The pump sees the end of the stream and stores it.
@@ -216,7 +216,7 @@ export class Recording {
     );
     this.#cancellation.abort(new SandboxError("CANCELLED", "the daemon is stopping"));
     this.#stream?.detach();
-    this.#progressed();
+    this.followers.stop();
     this.#announce();
   }
 
@@ -224,22 +224,6 @@ export class Recording {
   async changed(): Promise<void> {
     this.#news ??= Promise.withResolvers();
     await this.#news.promise;
-  }
-
-  follow(offset: number): Follower {
-    const follower = { offset };
-    this.#followers.add(follower);
-    return follower;
-  }
-
-  advance(follower: Follower, offset: number): void {
-    follower.offset = offset;
-    this.#progressed();
-  }
-
-  unfollow(follower: Follower): void {
-    this.#followers.delete(follower);
-    this.#progressed();
   }
 
   /** Records nothing if there is no stream. */
@@ -305,18 +289,6 @@ export class Recording {
       );
     };
     return new ExecDeadline(timeoutMs, isHeldUp, giveUp, deadlineTimes);
-  }
-
-  /** Resolves when every follower has read everything before the offset. */
-  async #readBy(offset: number): Promise<void> {
-    while (
-      !this.#gone &&
-      !this.#released &&
-      [...this.#followers].some((follower) => follower.offset < offset)
-    ) {
-      this.#progress ??= Promise.withResolvers();
-      await this.#progress.promise;
-    }
   }
 
   async #refused(error: unknown): Promise<void> {
@@ -405,11 +377,6 @@ export class Recording {
   #announce(): void {
     this.#news?.resolve();
     this.#news = undefined;
-  }
-
-  #progressed(): void {
-    this.#progress?.resolve();
-    this.#progress = undefined;
   }
 }
 
