@@ -2,7 +2,6 @@
  * The port through which the core stores sessions, commands and workspaces, and learns which daemon
  * serves which session.
  */
-import { SandboxError } from "@sandkasten/protocol";
 import type { ExecEndReason, SessionStatus } from "@sandkasten/protocol";
 import type { SandboxLimits, SandboxProfile, SandboxIsolation } from "./backend.ts";
 
@@ -377,27 +376,4 @@ export interface SessionStore {
   keepWorkspace(diskId: string, fence: number): Promise<void>;
 
   close(): void;
-}
-
-/** Another daemon serves the session: this one may no longer change it. */
-export function lostOwnership(sessionId: string, cause?: unknown): SandboxError {
-  return new SandboxError(
-    "SANDBOX_UNREACHABLE",
-    `session ${sessionId} is now served by another daemon; try again`,
-    { details: { reason: "moved" }, cause },
-  );
-}
-
-/** This daemon missed its heartbeats: others may serve what it served. */
-export function heldForDead(cause?: unknown): SandboxError {
-  return new SandboxError(
-    "SANDBOX_UNREACHABLE",
-    "the other daemons declared this one dead after missed heartbeats; try again in a moment",
-    { details: { reason: "moved" }, cause },
-  );
-}
-
-/** Whether something failed because another daemon serves the session. */
-export function isLostOwnership(error: unknown): boolean {
-  return error instanceof SandboxError && error.details?.["reason"] === "moved";
 }

@@ -1,7 +1,7 @@
 import { SandboxError } from "@sandkasten/protocol";
 import { describe, expect, it } from "vitest";
 import type { ImageInfo, Images } from "../ports/image-store.ts";
-import { lostOwnership } from "../ports/session-store.ts";
+import { lostOwnership } from "../ports/lost-ownership.ts";
 import { Commits } from "./commits.ts";
 import type { Caller } from "./services/caller.ts";
 import type { CommitOptions } from "./services/commit-service.ts";

@@ -8,7 +8,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { ExecJournal } from "../ports/exec-journal.ts";
 import type { Images, ImageUsage } from "../ports/image-store.ts";
 import type { Log } from "../ports/log.ts";
-import { isLostOwnership } from "../ports/session-store.ts";
+import { isLostOwnership } from "../ports/lost-ownership.ts";
 import type { SessionStore } from "../ports/session-store.ts";
 import type { Telemetry } from "../ports/telemetry.ts";
 import { CreateQueue } from "./create-queue.ts";

@@ -6,7 +6,7 @@ import type { Backend } from "../ports/backend.ts";
 import type { Channel } from "../ports/channel.ts";
 import type { Events } from "../events/recorder.ts";
 import type { Clock } from "../ports/clock.ts";
-import { lostOwnership } from "../ports/session-store.ts";
+import { lostOwnership } from "../ports/lost-ownership.ts";
 import type { SessionPatch, SessionRow, SessionStore } from "../ports/session-store.ts";
 import { EarlierEnds } from "./earlier-ends.ts";
 import { sandboxIdOf } from "./ids.ts";

@@ -1,7 +1,7 @@
 /** This daemon among those that share the store: its fencing token, heartbeat, and the store's time. */
 import type { Clock } from "../ports/clock.ts";
 import type { Log } from "../ports/log.ts";
-import { heldForDead } from "../ports/session-store.ts";
+import { heldForDead } from "../ports/lost-ownership.ts";
 import type { ClockReading, SessionStore } from "../ports/session-store.ts";
 
 /** The fraction of the dead-after time in which a daemon can be certain that it was not declared dead. */

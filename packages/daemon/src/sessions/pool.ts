@@ -13,7 +13,7 @@ import type { Channel } from "../ports/channel.ts";
 import type { ResolvedImage } from "../ports/image-store.ts";
 import type { Events } from "../events/recorder.ts";
 import type { Log } from "../ports/log.ts";
-import { heldForDead } from "../ports/session-store.ts";
+import { heldForDead } from "../ports/lost-ownership.ts";
 import type { SessionStore } from "../ports/session-store.ts";
 import type { CreateQueue } from "./create-queue.ts";
 import { newSessionId } from "./ids.ts";

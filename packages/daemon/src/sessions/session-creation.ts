@@ -7,7 +7,7 @@ import type { SessionNetworks } from "../network/session-networks.ts";
 import { trustCertificate } from "../network/trusted-certificates.ts";
 import type { Log } from "../ports/log.ts";
 import type { AdmittedSession, SessionRow, SessionStore } from "../ports/session-store.ts";
-import { isLostOwnership } from "../ports/session-store.ts";
+import { isLostOwnership } from "../ports/lost-ownership.ts";
 import type { Telemetry, TraceContext } from "../ports/telemetry.ts";
 import { LEASE_ENDED } from "./lease.ts";
 import { LiveSession, sandboxOf } from "./live-session.ts";

@@ -2,7 +2,7 @@
 import { SandboxError } from "@sandkasten/protocol";
 import type { SessionStatus } from "@sandkasten/protocol";
 import type { SessionRow, SessionStore } from "../ports/session-store.ts";
-import { lostOwnership } from "../ports/session-store.ts";
+import { lostOwnership } from "../ports/lost-ownership.ts";
 import type { LiveSession } from "./live-session.ts";
 import type { LiveSessions } from "./live-sessions.ts";
 import type { Membership } from "./membership.ts";

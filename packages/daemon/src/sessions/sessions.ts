@@ -2,7 +2,7 @@
 import { SandboxError } from "@sandkasten/protocol";
 import type { Backend, IsolationReport, SandboxStats } from "../ports/backend.ts";
 import type { Page, SessionRow } from "../ports/session-store.ts";
-import { lostOwnership } from "../ports/session-store.ts";
+import { lostOwnership } from "../ports/lost-ownership.ts";
 import type { TraceContext } from "../ports/telemetry.ts";
 import { aFewAtOnce } from "./a-few-at-once.ts";
 import type { FileEvents } from "./file-events.ts";

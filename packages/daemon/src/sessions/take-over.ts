@@ -5,7 +5,7 @@
 import { setImmediate as otherWork } from "node:timers/promises";
 import { SandboxError } from "@sandkasten/protocol";
 import type { Events } from "../events/recorder.ts";
-import { isLostOwnership } from "../ports/session-store.ts";
+import { isLostOwnership } from "../ports/lost-ownership.ts";
 import type { Backend, SandboxState } from "../ports/backend.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Log } from "../ports/log.ts";

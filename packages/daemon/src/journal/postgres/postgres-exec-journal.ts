@@ -11,7 +11,7 @@ import type {
   JournalPage,
   JournalWriter,
 } from "../../ports/exec-journal.ts";
-import { lostOwnership } from "../../ports/session-store.ts";
+import { lostOwnership } from "../../ports/lost-ownership.ts";
 import type { Database } from "../../store/postgres/database.ts";
 import type { StoredRow } from "../../store/row-mapping.ts";
 import { PostgresJournalWriter } from "./postgres-journal-writer.ts";

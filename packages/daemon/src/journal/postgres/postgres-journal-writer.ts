@@ -3,7 +3,7 @@ import { SandboxError } from "@sandkasten/protocol";
 import type { OutputStream } from "@sandkasten/protocol";
 import { sql } from "kysely";
 import type { JournalWriter } from "../../ports/exec-journal.ts";
-import { lostOwnership } from "../../ports/session-store.ts";
+import { lostOwnership } from "../../ports/lost-ownership.ts";
 import type { Database } from "../../store/postgres/database.ts";
 import type { StoredRow } from "../../store/row-mapping.ts";
 

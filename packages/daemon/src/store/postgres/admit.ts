@@ -1,7 +1,7 @@
 /** Inserts a row within its quota, or finds the existing one that conflicts. */
 import { sql } from "kysely";
 import type { RawBuilder } from "kysely";
-import { heldForDead } from "../../ports/session-store.ts";
+import { heldForDead } from "../../ports/lost-ownership.ts";
 import type { Admitted } from "../../ports/session-store.ts";
 import type { Database } from "./database.ts";
 import { databaseFailure } from "./database-failure.ts";

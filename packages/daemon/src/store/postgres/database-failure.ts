@@ -1,6 +1,6 @@
 /** Translates errors of Postgres and its connection into errors from the catalogue. */
 import { SandboxError } from "@sandkasten/protocol";
-import { heldForDead } from "../../ports/session-store.ts";
+import { heldForDead } from "../../ports/lost-ownership.ts";
 
 /** Raised by one of our functions: the calling daemon was declared dead. */
 const HELD_FOR_DEAD = "SKDEA";

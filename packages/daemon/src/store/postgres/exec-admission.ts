@@ -1,5 +1,5 @@
 /** Inserts commands within their owner's quota, in one round trip. */
-import { lostOwnership } from "../../ports/session-store.ts";
+import { lostOwnership } from "../../ports/lost-ownership.ts";
 import type { Admitted, ExecRow } from "../../ports/session-store.ts";
 import { execMapping } from "../row-mappings.ts";
 import { admit } from "./admit.ts";

@@ -1,5 +1,5 @@
 /** Writes changes of commands, those of several commands in one statement. */
-import { lostOwnership } from "../../ports/session-store.ts";
+import { lostOwnership } from "../../ports/lost-ownership.ts";
 import type { ExecPatch } from "../../ports/session-store.ts";
 import { execMapping } from "../row-mappings.ts";
 import type { Database } from "./database.ts";

@@ -3,7 +3,7 @@ import type { SessionStatus } from "@sandkasten/protocol";
 import { sql } from "kysely";
 import type { RawBuilder } from "kysely";
 import type { Log } from "../../ports/log.ts";
-import { heldForDead } from "../../ports/session-store.ts";
+import { heldForDead } from "../../ports/lost-ownership.ts";
 import type {
   Admitted,
   AdmittedSession,

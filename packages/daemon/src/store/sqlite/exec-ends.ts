@@ -1,5 +1,5 @@
 /** Lets the ends of commands wait for a moment, so they share a transaction with others. */
-import { lostOwnership } from "../../ports/session-store.ts";
+import { lostOwnership } from "../../ports/lost-ownership.ts";
 import type { ExecPatch } from "../../ports/session-store.ts";
 import type { SessionDatabase } from "./session-database.ts";
 

@@ -1,6 +1,6 @@
 /** The table of commands. */
 import type { Log } from "../../ports/log.ts";
-import { lostOwnership } from "../../ports/session-store.ts";
+import { lostOwnership } from "../../ports/lost-ownership.ts";
 import type { Admitted, ExecPatch, ExecRow, Page } from "../../ports/session-store.ts";
 import { execMapping, HOLDS_KEY } from "../row-mappings.ts";
 import { ExecEnds } from "./exec-ends.ts";

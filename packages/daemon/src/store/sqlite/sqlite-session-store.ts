@@ -19,7 +19,7 @@ import type {
   SideSandboxRow,
   WorkspaceRow,
 } from "../../ports/session-store.ts";
-import { heldForDead } from "../../ports/session-store.ts";
+import { heldForDead } from "../../ports/lost-ownership.ts";
 import { DaemonRows } from "./daemon-rows.ts";
 import { ExecRows } from "./exec-rows.ts";
 import { SessionDatabase } from "./session-database.ts";
