@@ -1,10 +1,10 @@
 /** Threats: a killed daemon, interrupted creation, a killed runner or shell and leaks over many sessions. A daemon or its sandboxes killed at every moment leave nothing half done. */
 import { once } from "node:events";
-import { readdir } from "node:fs/promises";
+import { readdir, readFile, writeFile } from "node:fs/promises";
 import { request } from "node:http";
 import type { IncomingMessage } from "node:http";
 import { text } from "node:stream/consumers";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { daemonTraces, expectTraces } from "../support/oracles/daemon-traces.ts";
 import { rounds, sliceOf } from "../support/rounds.ts";
 import { runnerOf, TestDaemon } from "../support/test-daemon.ts";
@@ -135,6 +135,32 @@ describe("kill -9 of the daemon", () => {
       status: 200,
       body: { exec_id: started["exec_id"], exit_code: 0, output: "ran\n" },
     });
+  });
+
+  it("after commands whose ends it never heard of reports their ends and runs none again", async () => {
+    const id = await daemon.open();
+    await daemon.exec(id, "touch /tmp/go");
+    const base = `/v1/sessions/${id}/execs`;
+    const start = async (cmd: string | readonly string[]): Promise<string> =>
+      `${base}/${String((await daemon.call("POST", base, { cmd })).body["exec_id"])}`;
+    const script = (code: number): string =>
+      `echo; until [ -s /tmp/go ]; do sleep 0.05; done; echo ${code} >> /tmp/ran; (exit ${code})`;
+    const execs = [await start(script(7)), await start(["sh", "-c", script(8)])];
+    for (const exec of execs) await daemon.call("GET", `${exec}/output?wait_ms=10000`);
+    const tmp = `/proc/${await runnerOf(daemon)}/root/tmp`;
+    // The commands end in the sandbox, and only there.
+    process.kill(daemon.pid, "SIGSTOP");
+    await writeFile(`${tmp}/go`, "go", { flag: "r+" });
+    const ran = async (): Promise<string> => await readFile(`${tmp}/ran`, "utf8").catch(() => "");
+    await vi.waitUntil(async () => (await ran()).length === 4, { timeout: 60_000, interval: 50 });
+    await daemon.kill();
+    await daemon.run();
+    for (const [at, exec] of execs.entries())
+      expect((await daemon.call("POST", `${exec}/wait`, {})).body).toMatchObject({
+        end_reason: "exited",
+        exit_code: 7 + at,
+      });
+    expect((await ran()).split("\n").toSorted()).toEqual(["", "7", "8"]);
   });
 
   it("in the middle of a create or a destroy leaves a whole session or none", async () => {
