@@ -2,8 +2,8 @@
 import type { Channel } from "../ports/channel.ts";
 import type { ExecRow } from "../ports/session-store.ts";
 import type { ExecObservation, Telemetry, TraceContext } from "../ports/telemetry.ts";
-import { ExecAdmission, inSession } from "./exec-admission.ts";
-import type { ExecAdmissionParts } from "./exec-admission.ts";
+import { NewExecs, inSession } from "./new-execs.ts";
+import type { NewExecsParts } from "./new-execs.ts";
 import { checkCommand, hasTerminal } from "./exec-command.ts";
 import { isLoss, outcomeOf } from "./exec-end.ts";
 import { ExecFinder } from "./exec-finder.ts";
@@ -30,7 +30,7 @@ import { restoredRequest } from "./stored-request.ts";
 /** Finished commands that a sandbox remembers; only older ones may have run and yet be unknown to it. */
 const REMEMBERED_BY_SANDBOX = 256;
 
-export interface ExecsParts extends ExecAdmissionParts {
+export interface ExecsParts extends NewExecsParts {
   readonly table: LiveSessions;
   readonly sessions: Sessions;
   readonly telemetry: Telemetry;
@@ -41,7 +41,7 @@ export class Execs implements ExecService {
   readonly #late: LateOutputs;
   readonly #output: ExecOutput;
   readonly #finder: ExecFinder;
-  readonly #admission: ExecAdmission;
+  readonly #newExecs: NewExecs;
   readonly #underWay = new Set<Promise<void>>();
 
   constructor(parts: ExecsParts) {
@@ -49,7 +49,7 @@ export class Execs implements ExecService {
     this.#late = new LateOutputs(parts);
     this.#output = new ExecOutput(parts, this.#late);
     this.#finder = new ExecFinder(parts);
-    this.#admission = new ExecAdmission(parts, () => this.endsWritten());
+    this.#newExecs = new NewExecs(parts, () => this.endsWritten());
   }
 
   async start(
@@ -62,7 +62,7 @@ export class Execs implements ExecService {
     const session = await this.#parts.sessions.enterLive(caller, sessionId);
     let begun: Recording | ExecRow;
     try {
-      begun = await this.#admission.admit(caller, session, options);
+      begun = await this.#newExecs.admit(caller, session, options);
     } catch (error) {
       await session.leave();
       throw error;

@@ -19,17 +19,17 @@ import { storedRequest } from "./stored-request.ts";
 /** Commands of one session that may wait for a shell. */
 const MAX_QUEUED = 1024;
 
-export interface ExecAdmissionParts extends RecordingParts {
+export interface NewExecsParts extends RecordingParts {
   readonly settings: SessionSettings;
 }
 
-export class ExecAdmission {
-  readonly #parts: ExecAdmissionParts;
+export class NewExecs {
+  readonly #parts: NewExecsParts;
   readonly #endsWritten: () => Promise<void>;
   readonly #ids = new ExecIds();
 
   /** @param endsWritten - Resolves when the store has all ends that this daemon has reported. */
-  constructor(parts: ExecAdmissionParts, endsWritten: () => Promise<void>) {
+  constructor(parts: NewExecsParts, endsWritten: () => Promise<void>) {
     this.#parts = parts;
     this.#endsWritten = endsWritten;
   }
