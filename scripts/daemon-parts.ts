@@ -18,7 +18,7 @@ export const daemonParts: Readonly<Record<string, Part>> = {
     because: "every part of the daemon may use it",
   },
   directories: {
-    path: inDaemon("(exists|find-program|make-directory|sync-directory)\\.ts$"),
+    path: inDaemon("(exists|find-program|make-directory|sync-directory|system-errors)\\.ts$"),
     node: ["fs", "path"],
     because: "every adapter that works with files may use it",
   },
@@ -189,6 +189,7 @@ export const daemonParts: Readonly<Record<string, Part>> = {
       "telemetry",
       "telemetry package",
       "waiting",
+      "directories",
     ],
     node: [...harmless, "fs", "http", "os", "stream"],
     npm: [

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { open, rename, rm } from "node:fs/promises";
 import { dirname } from "node:path";
 import { syncDirectory } from "../sync-directory.ts";
-import { systemCode } from "./image-failure.ts";
+import { systemCode } from "../system-errors.ts";
 
 /** Writes a temporary file, syncs it, then renames it: a reader sees the old content or the new. */
 export async function writeJson(path: string, value: unknown): Promise<void> {

@@ -1,6 +1,6 @@
 /** Runs Docker's credential helpers for registries: `docker-credential-<name> get`. */
 import { SandboxError } from "@sandkasten/protocol";
-import { systemCode } from "./image-failure.ts";
+import { systemCode } from "../system-errors.ts";
 import { runTool } from "./tool.ts";
 import type { ToolResult } from "./tool.ts";
 

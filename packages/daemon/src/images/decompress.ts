@@ -6,7 +6,8 @@ import { pipeline, Readable } from "node:stream";
 import { createGunzip, createZstdDecompress } from "node:zlib";
 import { truncated } from "../tar/tar-error.ts";
 import { invalidArchive } from "./image-archive.ts";
-import { invalidImage, systemCode } from "./image-failure.ts";
+import { invalidImage } from "./image-failure.ts";
+import { systemCode } from "../system-errors.ts";
 
 const READ_CHUNK_BYTES = 128 * 1024;
 const OUTPUT_CHUNK_BYTES = 128 * 1024;

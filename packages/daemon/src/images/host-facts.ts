@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { lstatSync, readFileSync, readlinkSync } from "node:fs";
 import { lstat, readFile, readdir, readlink } from "node:fs/promises";
 import { join, normalize } from "node:path";
-import { systemCode } from "./image-failure.ts";
+import { systemCode } from "../system-errors.ts";
 
 /** Incremented whenever the recipe in host-image.ts changes, so roots of an older recipe are not used. */
 const RECIPE_VERSION = 3;

@@ -4,7 +4,8 @@ import { constants } from "node:fs";
 import { open } from "node:fs/promises";
 import type { FileHandle } from "node:fs/promises";
 import { readFrom } from "./decompress.ts";
-import { invalidImage, systemCode } from "./image-failure.ts";
+import { invalidImage } from "./image-failure.ts";
+import { systemCode } from "../system-errors.ts";
 import { shown } from "./image-path.ts";
 import { MAX_DOCUMENT_BYTES } from "./oci-manifest.ts";
 

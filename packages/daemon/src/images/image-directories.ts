@@ -11,7 +11,7 @@ import { randomUUID } from "node:crypto";
 import { chmod, mkdir, readdir, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { readJson } from "./atomic-json.ts";
-import { systemCode } from "./image-failure.ts";
+import { systemCode } from "../system-errors.ts";
 import { isOwnerAlive, ownerTag } from "./owner-tag.ts";
 
 /** What is known about an unpacked image, independent of its names. */

@@ -1,5 +1,6 @@
 /** Translates image failures into errors from the catalogue. */
 import { SandboxError } from "@sandkasten/protocol";
+import { isFullDisk, systemCode } from "../system-errors.ts";
 
 /** The image, its name or its archive is at fault; the message says what is wrong and what to do. */
 export function invalidImage(
@@ -12,14 +13,14 @@ export function invalidImage(
 /** Keeps errors from the catalogue, reports a full disk as such, and wraps all others. */
 export function imageFailure(error: unknown, doing: string): SandboxError {
   if (error instanceof SandboxError) return error;
-  const code = systemCode(error);
-  if (code === "ENOSPC" || code === "EDQUOT") {
+  if (isFullDisk(error)) {
     return new SandboxError(
       "STORAGE_FULL",
       `The disk of the image store is full (${doing}). Remove unused images, or give the data directory more space.`,
       { cause: error },
     );
   }
+  const code = systemCode(error);
   if (code === "EPERM" || code === "EACCES") {
     return new SandboxError(
       "INTERNAL_ERROR",
@@ -28,12 +29,4 @@ export function imageFailure(error: unknown, doing: string): SandboxError {
     );
   }
   return new SandboxError("INTERNAL_ERROR", `The image store failed (${doing}).`, { cause: error });
-}
-
-/** The errno name of a system error; undefined for other errors. */
-export function systemCode(error: unknown): string | undefined {
-  if (typeof error === "object" && error !== null && "code" in error) {
-    return typeof error.code === "string" ? error.code : undefined;
-  }
-  return undefined;
 }

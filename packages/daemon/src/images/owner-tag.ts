@@ -1,6 +1,6 @@
 /** Identifies the process that owns a temporary directory, so a later process can check whether it is alive. */
 import { readFile } from "node:fs/promises";
-import { systemCode } from "./image-failure.ts";
+import { systemCode } from "../system-errors.ts";
 
 /** `<pid>-<start time>`: the pid alone may have been reused. */
 export async function ownerTag(pid: number): Promise<string | undefined> {

@@ -1,7 +1,7 @@
 /** Finds the credentials for a registry where `docker login` stores them. */
 import { readFile } from "node:fs/promises";
 import { SandboxError } from "@sandkasten/protocol";
-import { systemCode } from "./image-failure.ts";
+import { systemCode } from "../system-errors.ts";
 import { askCredentialHelper } from "./credential-helper.ts";
 import type { CredentialHelperOptions } from "./credential-helper.ts";
 

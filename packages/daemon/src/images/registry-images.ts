@@ -6,7 +6,8 @@ import { pipeline } from "node:stream/promises";
 import type { Log } from "../ports/log.ts";
 import type { CredentialHelperOptions } from "./credential-helper.ts";
 import { digestOfBytes } from "./image-blobs.ts";
-import { invalidImage, systemCode } from "./image-failure.ts";
+import { invalidImage } from "./image-failure.ts";
+import { isFullDisk } from "../system-errors.ts";
 import { machineArchitecture } from "./image-plan.ts";
 import {
   chooseManifest,
@@ -186,17 +187,13 @@ async function fetchBlob(
   try {
     await pipeline(response, limited, createWriteStream(path, { mode: 0o600, flags: "wx" }));
   } catch (error) {
-    if (error instanceof RegistryFailure || isFull(error)) throw error;
+    if (error instanceof RegistryFailure || isFullDisk(error)) throw error;
     throw new RegistryFailure("unreachable", `the blob ${digest} broke off`, { cause: error });
   }
 }
 
 function wrongSize(): RegistryFailure {
   return new RegistryFailure("unexpected", "a blob's size differs from its manifest");
-}
-
-function isFull(error: unknown): boolean {
-  return systemCode(error) === "ENOSPC" || systemCode(error) === "EDQUOT";
 }
 
 function isAborted(error: unknown): boolean {

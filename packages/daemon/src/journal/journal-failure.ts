@@ -1,11 +1,11 @@
 /** Translates failures of output files into errors from the catalogue. */
 import { SandboxError } from "@sandkasten/protocol";
+import { isFullDisk, systemCode } from "../system-errors.ts";
 
 /** Keeps errors from the catalogue, reports a full disk as such, and wraps all others as internal errors. */
 export function journalFailure(error: unknown, doing: string): SandboxError {
   if (error instanceof SandboxError) return error;
-  const code = systemCode(error);
-  if (code === "ENOSPC" || code === "EDQUOT") {
+  if (isFullDisk(error)) {
     return new SandboxError(
       "STORAGE_FULL",
       `The daemon's disk is full (${doing}). Destroy unused sessions, or give the data directory more space.`,
@@ -23,11 +23,4 @@ export function isMissing(error: unknown): boolean {
 
 export function isTaken(error: unknown): boolean {
   return systemCode(error) === "EEXIST";
-}
-
-function systemCode(error: unknown): string | undefined {
-  if (typeof error === "object" && error !== null && "code" in error) {
-    return typeof error.code === "string" ? error.code : undefined;
-  }
-  return undefined;
 }

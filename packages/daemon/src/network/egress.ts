@@ -12,7 +12,7 @@ export type EgressTarget =
   | { readonly name: string; readonly port: number }
   | { readonly address: string; readonly port: number };
 
-export type EgressVerdict =
+export type EgressDecision =
   | { readonly allowed: true }
   /** `message` is shown to the program that asked, so it must not tell secrets. */
   | { readonly allowed: false; readonly message: string };
@@ -35,7 +35,7 @@ export interface EgressPolicy {
     readonly name?: string;
     readonly address?: string;
     readonly port: number;
-  }): EgressVerdict;
+  }): EgressDecision;
 }
 
 /** One connection, from the request to its end. */

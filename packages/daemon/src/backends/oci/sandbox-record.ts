@@ -6,6 +6,7 @@ import { launcherRecordSchema, SandboxError } from "@sandkasten/protocol";
 import { z } from "zod";
 import type { SandboxHandle } from "../../ports/backend.ts";
 import { limitsSchema } from "../../limits-schema.ts";
+import { systemCode } from "../../system-errors.ts";
 
 /** The daemon's metadata in the record, for the next daemon. */
 const metaSchema = z.object({
@@ -70,6 +71,6 @@ export function handleOf(record: SandboxRecord): SandboxHandle {
 
 /** Whether the process or file does not exist. */
 export function isMissing(error: unknown): boolean {
-  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  const code = systemCode(error);
   return code === "ENOENT" || code === "ESRCH" || code === "ENODEV";
 }

@@ -11,7 +11,7 @@ import { FENCE, MANY, execRow, sessionRow } from "@sandkasten/testkit";
 import { expect, test } from "vitest";
 import type { SessionStore } from "../../ports/session-store.ts";
 import { DiskReserve } from "./disk-reserve.ts";
-import { systemCode } from "./store-failure.ts";
+import { systemCode } from "../../system-errors.ts";
 import { SqliteEventLog } from "./sqlite-event-log.ts";
 import { SqliteKeyStore } from "./sqlite-key-store.ts";
 import { SqliteSessionStore } from "./sqlite-session-store.ts";

@@ -8,7 +8,8 @@
 import { randomFillSync } from "node:crypto";
 import { closeSync, lstatSync, openSync, rmSync, statfsSync, writeSync } from "node:fs";
 import { dirname } from "node:path";
-import { isOutOfSpace, systemCode } from "./store-failure.ts";
+import { isOutOfSpace } from "./store-failure.ts";
+import { systemCode } from "../../system-errors.ts";
 
 const PIECE_BYTES = 65_536;
 

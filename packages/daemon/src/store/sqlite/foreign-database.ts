@@ -4,7 +4,8 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { hasNoSchema, schemaVersion } from "./migrate.ts";
-import { sqliteCode, systemCode } from "./store-failure.ts";
+import { sqliteCode } from "./store-failure.ts";
+import { systemCode } from "../../system-errors.ts";
 
 /** `older`: of the Sandkasten that was written in Go, which uses the same paths. */
 export type Foreigner = "older" | "unknown";

@@ -15,8 +15,8 @@ import {
   SQLITE,
   sqliteCode,
   storeFailure,
-  systemCode,
 } from "./store-failure.ts";
+import { systemCode } from "../../system-errors.ts";
 
 const MIGRATIONS = migrationsOf("sqlite");
 

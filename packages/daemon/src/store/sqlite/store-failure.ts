@@ -1,5 +1,6 @@
 /** Translates errors of SQLite and the file system into errors from the catalogue. */
 import { SandboxError } from "@sandkasten/protocol";
+import { isFullDisk } from "../../system-errors.ts";
 
 /** Result codes of SQLite; the low byte of a code is its category. */
 export const SQLITE = {
@@ -21,15 +22,8 @@ export function isSqliteKind(error: unknown, kind: number): boolean {
   return ((sqliteCode(error) ?? 0) & 0xff) === kind;
 }
 
-/** The errno name of a system error; undefined for other errors. */
-export function systemCode(error: unknown): string | undefined {
-  if (typeof error !== "object" || error === null || !("code" in error)) return undefined;
-  return typeof error.code === "string" ? error.code : undefined;
-}
-
 export function isOutOfSpace(error: unknown): boolean {
-  const code = systemCode(error);
-  return code === "ENOSPC" || code === "EDQUOT" || isSqliteKind(error, SQLITE.FULL);
+  return isFullDisk(error) || isSqliteKind(error, SQLITE.FULL);
 }
 
 /** Clients see this message, so it names no path. */

@@ -9,6 +9,7 @@ import { STANDARD_PATH } from "../../../find-program.ts";
 import { makeDirectory } from "../../../make-directory.ts";
 import { isId } from "../../container/sandbox-ids.ts";
 import { exists } from "../../../exists.ts";
+import { isFullDisk } from "../../../system-errors.ts";
 
 const run = promisify(execFile);
 
@@ -47,7 +48,7 @@ export class SessionDirectories {
       // The user in the container is another one, whatever the umask of the daemon says.
       await chmod(join(this.#base, id), 0o755);
     } catch (cause) {
-      if (isFull(cause))
+      if (isFullDisk(cause))
         throw new SandboxError("STORAGE_FULL", `no space left in ${this.#base}`, { cause });
       throw new SandboxError(
         "INTERNAL_ERROR",
@@ -110,9 +111,4 @@ export class SessionDirectories {
       );
     await makeDirectory(this.#marks, 0o700);
   }
-}
-
-function isFull(error: unknown): boolean {
-  const code = error instanceof Error && "code" in error ? error.code : undefined;
-  return code === "ENOSPC" || code === "EDQUOT";
 }

@@ -4,6 +4,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { SandboxError } from "@sandkasten/protocol";
+import { isFullDisk } from "../../../../system-errors.ts";
 
 /** Prefix of directories that hold an incoming image. */
 export const IMPORT_PREFIX = "import-";
@@ -29,19 +30,11 @@ export async function withArchiveOnDisk<T>(
 
 /** The client must not learn the path of our file. */
 function withoutPath(error: unknown, directory: string, shown: string): unknown {
-  if (isFull(error))
+  if (isFullDisk(error))
     return new SandboxError("STORAGE_FULL", "the daemon's disk is full", { cause: error });
   if (!(error instanceof SandboxError) || !error.message.includes(directory)) return error;
   const message = error.message.replaceAll(join(directory, "archive"), shown);
   return new SandboxError(error.code, message.replaceAll(directory, `(${shown})`), {
     cause: error,
   });
-}
-
-function isFull(error: unknown): boolean {
-  return (
-    error instanceof Error &&
-    "code" in error &&
-    (error.code === "ENOSPC" || error.code === "EDQUOT")
-  );
 }
