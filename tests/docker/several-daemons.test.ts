@@ -2,7 +2,10 @@
  * Several daemons on one Postgres database and one Docker engine: each responds for all, and none
  * writes what it does not own.
  */
+import { once } from "node:events";
 import { request } from "node:http";
+import type { IncomingMessage } from "node:http";
+import { json } from "node:stream/consumers";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { WebSocket } from "undici";
 import { Engine } from "../../packages/daemon/src/backends/docker/engine.ts";
@@ -222,18 +225,28 @@ describe("a daemon that stands still while another takes over", () => {
       cmd: ["sh", "-c", "until [ -e /tmp/go ]; do sleep 0.1; done; echo ended-once"],
     });
     const exec = String(started.body["exec_id"]);
+    const destroyed = `/v1/sessions/${await first.open()}`;
+    const waiting = request(`${first.url}${destroyed}`, {
+      headers: { authorization: `Bearer ${KEY}` },
+    });
+    const answered = once(waiting, "response") as Promise<[IncomingMessage]>;
     process.kill(first.pid, "SIGSTOP");
     try {
       const running = await ask([second], "POST", `${path}/exec`, {
         cmd: "cd /tmp; echo second >> /workspace/log; cat /workspace/log",
       });
       expect(running).toMatchObject({ output: "begin\nsecond\n" });
+      await ask([second], "DELETE", destroyed);
+      // It is in the daemon's socket before the daemon goes on and can learn anything.
+      waiting.end();
+      await once(waiting, "finish");
     } finally {
       process.kill(first.pid, "SIGCONT");
     }
     const after = await fenceOf(id);
     expect(after).not.toBe(before);
     // The first answer of the daemon that was stalled must reflect the other daemon's state.
+    expect(await json((await answered)[0])).toMatchObject({ status: "destroyed" });
     const answer = await ask([first], "GET", path);
     expect(answer).toMatchObject({ id, status: "running" });
     expect(await ask([first], "POST", `${path}/exec`, { cmd: "pwd; touch /tmp/go" })).toMatchObject(

@@ -6,6 +6,7 @@ import type { Backend } from "../ports/backend.ts";
 import type { Channel } from "../ports/channel.ts";
 import type { JournalPage } from "../ports/exec-journal.ts";
 import type { ExecRow } from "../ports/session-store.ts";
+import { FileExecJournal } from "../journal/file-exec-journal.ts";
 import type { StartExecOptions } from "./services/exec-service.ts";
 import { hashOf } from "./session-plan.ts";
 import { storedRequest } from "./stored-request.ts";
@@ -161,6 +162,24 @@ describe("start()", () => {
       tries.map(({ status }) => status).filter((status) => status === "fulfilled"),
     ).toHaveLength(2);
     expect(tries[4]).toMatchObject({ reason: { code: "QUOTA_EXCEEDED" } });
+  });
+
+  it("has room for the next command when one has ended whose end is not stored yet", async () => {
+    const { execs } = fixture.core;
+    const { store } = fixture;
+    const caller = { ...ALICE, maxRunningExecs: 1 };
+    const stored = Promise.withResolvers<void>();
+    const update = store.updateExec.bind(store);
+    vi.spyOn(store, "updateExec").mockImplementation(async (...change) => {
+      await stored.promise;
+      await update(...change);
+    });
+    const insert = vi.spyOn(store, "insertExec");
+    await (await execs.start(caller, id, { command: shell("true") })).wait();
+    const next = execs.start(caller, id, { command: shell("echo next") });
+    await vi.waitUntil(() => insert.mock.calls.length === 2);
+    stored.resolve();
+    expect(await (await next).wait()).toMatchObject({ exitCode: 0 });
   });
 
   it("refuses commands that are too long or contain a NUL", async () => {
@@ -455,6 +474,37 @@ describe("output", () => {
     }
     expect(bytes).toBe(6 * 1024 * 1024);
   });
+
+  it.each(["the end of its session", "a stop of the daemon"])(
+    "of a flood that waits for a follower who reads no more does not hold up %s",
+    async (what) => {
+      const { execs, sessions } = fixture.core;
+      const write = Reflect.get(FileExecJournal.prototype, "write");
+      const waiting = Promise.withResolvers<void>();
+      using _ = vi.spyOn(FileExecJournal.prototype, "write").mockImplementation(async function (
+        this: FileExecJournal,
+        session,
+        exec,
+        read,
+      ) {
+        const noted = async (offset: number): Promise<void> => {
+          waiting.resolve();
+          await read?.(offset);
+        };
+        return await write.call(this, session, exec, noted);
+      });
+      const access = await sessions.enter(ALICE, id);
+      await access.channel.writeFile("big", Buffer.alloc(6 * 1024 * 1024, "x"));
+      access[Symbol.dispose]();
+      const exec = await execs.start(ALICE, id, { command: shell("cat big") });
+      const follower = exec.follow({ offset: 0 })[Symbol.asyncIterator]();
+      await follower.next();
+      await waiting.promise;
+      if (what === "a stop of the daemon") await fixture.core.stop("keep");
+      else await sessions.destroy(ALICE, id);
+      await follower.return?.();
+    },
+  );
 
   it("stops being followed when the caller goes", async () => {
     const { execs } = fixture.core;

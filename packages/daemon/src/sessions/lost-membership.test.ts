@@ -5,6 +5,7 @@ import type { SessionStore } from "../ports/session-store.ts";
 import { ALICE, CoreFixture, overriding } from "./testing/core-fixture.ts";
 
 const READING = { bootId: "boot-2", monotonicMs: 1, wallMs: 0 };
+const DEAD_AFTER_MS = 300_000;
 const POOL = [{ image: "host", profile: "restricted" as const, size: 1 }];
 
 let fixture: CoreFixture;
@@ -18,7 +19,7 @@ beforeEach(async () => {
   fixture = await CoreFixture.start({
     settings: { pool: POOL },
     wrapStore: (store: SessionStore) =>
-      overriding(store, { heartbeat: { intervalMs: 60_000, deadAfterMs: 300_000 } }),
+      overriding(store, { heartbeat: { intervalMs: 60_000, deadAfterMs: DEAD_AFTER_MS } }),
     wrap: (backend: Backend) =>
       overriding(backend, {
         list: async () => {
@@ -58,6 +59,19 @@ describe("a daemon that lost its sessions", () => {
     // The session itself can be used before the rest is done.
     expect((await fixture.run(session.id, "echo here")).output).toBe("here\n");
     engine.resolve();
+  });
+
+  it("answers nothing from memory once its heartbeat is overdue", async () => {
+    const { sessions, membership } = fixture.core;
+    const { session } = await sessions.create(ALICE, {});
+    const { fence } = await fixture.store.join(undefined, READING);
+    await fixture.store.claim(fence);
+    for (const status of ["destroying", "destroyed"] as const)
+      await fixture.store.updateSession(session.id, fence, ["running", "destroying"], { status });
+    expect((await sessions.get(ALICE, session.id)).status).toBe("running");
+    fixture.clock.pass(DEAD_AFTER_MS);
+    expect((await sessions.get(ALICE, session.id)).status).toBe("destroyed");
+    expect(await fixture.store.livingDaemon(membership.fence)).toBeDefined();
   });
 
   it("does not pause or resume what another daemon serves", async () => {

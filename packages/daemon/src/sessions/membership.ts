@@ -103,7 +103,7 @@ export class Membership {
    *
    * SECURITY: a daemon that another one replaced must not answer from memory: it could show outdated
    * state, or admit a caller who has lost access since (threat: a stalled daemon). Guarded by
-   * tests/docker/several-daemons.test.ts.
+   * membership.test.ts and tests/docker/several-daemons.test.ts.
    */
   certain(): Promise<void> | undefined {
     if (this.#parts.store.heartbeat.deadAfterMs === undefined) return undefined;

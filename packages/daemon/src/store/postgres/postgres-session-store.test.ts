@@ -1,7 +1,10 @@
 /** The store as a session store, and what only a database has that several daemons share. */
 import { execRow, MANY, sessionRow, storeSuite, workspaceRow } from "@sandkasten/testkit";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import pg from "pg";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { TestDatabase } from "../../../../../tests/support/postgres-under-test.ts";
+import { execMapping } from "../row-mappings.ts";
+import { SIDE_BY_SIDE } from "./functions.ts";
 import { PostgresSessionStore } from "./postgres-session-store.ts";
 
 const READING = { bootId: "boot-1", monotonicMs: 1000, wallMs: 0 };
@@ -148,6 +151,14 @@ describe("two daemons", () => {
     ).toEqual(rows.map(({ id }) => id).toSorted());
   });
 
+  test("one that claims is alive, however late its last heartbeat was", async () => {
+    const { first, second, a, b } = await two();
+    await first.insertSession(sessionRow({ id: "s", fence: a }), MANY);
+    await second.beat(b, 2 * HEARTBEAT.deadAfterMs, READING);
+    expect(await first.claim(a, [PLACE])).toEqual({ sessions: [] });
+    expect(await first.livingDaemon(a)).toBeDefined();
+  });
+
   test("a command that is being added comes before a claim, or not at all", async () => {
     const { first, second, a, b } = await two();
     await first.insertSession(sessionRow({ id: "s", fence: a }), MANY);
@@ -181,6 +192,49 @@ describe("two daemons", () => {
       ...Array.from({ length: 70 }, () => second.insertExec(execRow("b", running), b, 90)),
     ]);
     expect(execs.filter(({ inserted }) => inserted)).toHaveLength(90);
+  });
+
+  test("a command that is still being added counts for one that is near the quota", async () => {
+    const { first, second, a, b } = await two();
+    await first.insertSession(sessionRow({ id: "a", fence: a }), MANY);
+    await second.insertSession(sessionRow({ id: "b", fence: b }), MANY);
+    const max = SIDE_BY_SIDE + 2;
+    const slow = new pg.Client(database.url);
+    await slow.connect();
+    try {
+      // Whoever adds a command with this id has to wait for this transaction.
+      const held = execRow("a", { id: "exe_held", status: "running" });
+      await slow.query("BEGIN");
+      await slow.query(
+        "INSERT INTO execs SELECT (jsonb_populate_record(NULL::execs, $1::jsonb)).*",
+        [JSON.stringify(execMapping.record(held))],
+      );
+      const locks = async (kind: string): Promise<number> => {
+        const [counted] = await database.query(
+          `SELECT count(*) AS n FROM pg_locks JOIN pg_stat_activity USING (pid)
+           WHERE datname = current_database() AND locktype = '${kind}' AND NOT granted`,
+        );
+        return Number(counted?.["n"]);
+      };
+      const early = first.insertExec(held, a, max);
+      await vi.waitUntil(async () => (await locks("transactionid")) === 1, { timeout: 20_000 });
+      // One after the other, so they wait for the first command or for nothing.
+      let added = 0;
+      const others = (async () => {
+        for (let n = 0; n < max; n++)
+          if ((await second.insertExec(execRow("b", { status: "running" }), b, max)).inserted)
+            added++;
+      })();
+      await vi.waitUntil(async () => added === max || (await locks("advisory")) > 0, {
+        timeout: 20_000,
+      });
+      await slow.query("ROLLBACK");
+      await others;
+      if ((await early).inserted) added++;
+      expect(added).toBe(max);
+    } finally {
+      await slow.end();
+    }
   });
 
   test("one that joins while another lives has its time, wherever the clocks on the wall stand", async () => {
