@@ -60,6 +60,8 @@ export class TakeOver {
   readonly #inherited: ReadonlySet<string>;
   readonly #looks = new Map<LiveSession, Promise<void>>();
   readonly #dead: (() => Promise<void>)[] = [];
+  /** Adopted sessions whose programs are without their network until the channel is open. */
+  readonly #cutOff: LiveSession[] = [];
   #listing: Promise<ReadonlyMap<string, SandboxState>> | undefined;
   #adopted = 0;
   #ended = 0;
@@ -85,6 +87,7 @@ export class TakeOver {
       });
       await otherWork();
     }
+    void this.#reconnect();
     await this.#endDead();
     const left = await orphansAmong(this.#backend, states.keys(), this.#parts);
     const orphans = left.filter((id) => !this.#inherited.has(id));
@@ -124,8 +127,7 @@ export class TakeOver {
     const isAlive = state === "running" || state === "paused";
     if ((row.status === "running" || row.status === "paused") && isAlive) {
       if (row.status !== state) await session.save({ status: state });
-      // Opening the channel gives running programs their network back.
-      if (typeof row.network === "object" && state === "running") await session.channel();
+      if (typeof row.network === "object" && state === "running") this.#cutOff.push(session);
       // Before new requests are admitted: commands that waited for the shell come first.
       for (const exec of execs) await this.#parts.execs.adopt(session, exec);
       this.#adopted++;
@@ -158,6 +160,28 @@ export class TakeOver {
       if (isLostOwnership(error) || !isDeath(error)) throw error;
       return "dead";
     }
+  }
+
+  /**
+   * Gives running programs their network back.
+   *
+   * SECURITY: a compromised sandbox may refuse or never answer, so nobody waits for this and other
+   * sessions are adopted before it (threat: a stalling runner). Guarded by "sandbox without an
+   * answer" in reconcile.test.ts.
+   */
+  async #reconnect(): Promise<void> {
+    const { log, stopping } = this.#parts;
+    const next = (): LiveSession | undefined =>
+      stopping.aborted ? undefined : this.#cutOff.shift();
+    await aFewAtOnce(next, async (session) => {
+      if (session.ending !== undefined || session.isReleased) return;
+      try {
+        await session.channel();
+      } catch (error) {
+        const fields = { err: error, session: session.row.id };
+        log.warn(fields, "a session has no network until it is used; its sandbox does not answer");
+      }
+    });
   }
 
   async #end(session: LiveSession, status: EndStatus, reason: string | undefined): Promise<void> {
