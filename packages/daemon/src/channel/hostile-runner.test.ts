@@ -426,6 +426,21 @@ describe("a runner that plays for time", () => {
     }
   });
 
+  it("gives credit for no bytes again and again, which is no progress but a breach", async () => {
+    const timers: NodeJS.Timeout[] = [];
+    const nothing = encodeFrameHeader(FrameType.credit, 0, 4);
+    await using runner = await hostileOnce(async (peer) => {
+      peer.hello();
+      nothing.writeUInt32BE((await peer.request("stat")).stream, 5);
+      timers.push(setInterval(() => peer.send(nothing, Buffer.alloc(4)), 10));
+    });
+    try {
+      await expect(channelTo(runner).stat("/x")).rejects.toEqual(unreachable("protocol"));
+    } finally {
+      for (const timer of timers) clearInterval(timer);
+    }
+  });
+
   it("freezes during a command, which ends as unknown once it answers no keepalive", async () => {
     await using runner = await ScriptedRunner.listen(async (peer, number) => {
       if (number > 1) return;

@@ -182,6 +182,10 @@ export class WireStream {
   }
 
   receiveCredit(bytes: number): void {
+    // SECURITY: it would count as progress, so a runner could miss every deadline (threat: a stalling
+    // runner). Guarded by "credit for no bytes" in hostile-runner.test.ts.
+    if (bytes === 0)
+      throw new ProtocolError("unexpected_frame", "the runner granted credit for no bytes");
     // SECURITY: credit is granted for consumed bytes only, so it never exceeds the first window.
     // More would let a hostile runner make us buffer a whole upload. Guarded by "credit beyond what
     // was sent" in hostile-runner.test.ts.
