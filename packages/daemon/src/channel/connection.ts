@@ -21,6 +21,7 @@ import type { ConnectionOptions } from "./channel-options.ts";
 import { ConnectionFailure } from "./connection-failure.ts";
 import { checked } from "./checked-message.ts";
 import { InboundStreams } from "./inbound-streams.ts";
+import { EVENT_RATE, RequestRate } from "./request-rate.ts";
 import { StallWatch } from "./stall-watch.ts";
 import type { StreamOutcome, StreamSink } from "./stream-sink.ts";
 import { WireStream } from "./wire-stream.ts";
@@ -58,6 +59,7 @@ export class Connection implements StreamHost {
   #nextStreamId = 1;
   #unconfirmedCancels = 0;
   #breaches = 0;
+  readonly #eventRate = new RequestRate(EVENT_RATE);
   /** Ended streams whose output the runner still holds for us. */
   readonly #holdingOutput = new Set<WireStream>();
   readonly #owingCredit = new Set<WireStream>();
@@ -321,6 +323,11 @@ export class Connection implements StreamHost {
     this.#readTimer ??= wait(ms);
   }
 
+  #paceEvents(): void {
+    const pauseMs = this.#eventRate.take(performance.now());
+    if (pauseMs > 0) this.#pauseReading(pauseMs);
+  }
+
   #deliver(stream: WireStream, frame: Frame): void {
     switch (frame.type) {
       case FrameType.output:
@@ -336,7 +343,8 @@ export class Connection implements StreamHost {
         stream.receiveEnd();
         return;
       case FrameType.event:
-        stream.receiveEvent(() => decodeJsonObject(frame.payload));
+        this.#paceEvents();
+        stream.receiveEvent(frame.payload);
         return;
       case FrameType.response:
         this.#finish(stream, () => ({

@@ -9,8 +9,9 @@ import {
 } from "@sandkasten/protocol";
 import { execEndMessage, ScriptedRunner } from "@sandkasten/testkit";
 import type { RunnerPeer } from "@sandkasten/testkit";
-import { afterEach, describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import type { ChannelDeadlines } from "./channel-options.ts";
+import { EVENT_RATE } from "./request-rate.ts";
 import { RunnerChannel } from "./runner-channel.ts";
 import { connectUnixSocket } from "./unix-socket.ts";
 
@@ -605,6 +606,66 @@ describe("a runner that floods", () => {
     const bytes = waited.reduce((sum, { path }) => sum + path.length, 0);
     expect(bytes).toBeLessThan(1_200_000);
     expect(waited.at(-1)?.kind).toBe("overflow");
+  });
+
+  it("with events is read from more slowly, so that they cost others no time", async () => {
+    const more = Promise.withResolvers<void>();
+    await using runner = await hostileOnce(async (peer) => {
+      peer.hello();
+      const { stream } = await peer.request("watch");
+      peer.event(stream, { event: "ready" });
+      const change = { event: "change", kind: "modify", path: "/w" };
+      const frame = encodeJsonFrame(FrameType.event, stream, change);
+      peer.send(Buffer.concat(new Array<Buffer>(EVENT_RATE.burst - 1).fill(frame)));
+      peer.respond((await peer.request("ping")).stream, PONG);
+      await more.promise;
+      peer.send(frame, frame);
+    });
+    let pauses = 0;
+    const channel = new RunnerChannel({
+      connect: async (signal) => {
+        const socket = await connectUnixSocket(runner.path, signal);
+        const pause = socket.pause.bind(socket);
+        socket.pause = () => {
+          pauses += 1;
+          return pause();
+        };
+        return socket;
+      },
+    });
+    opened.push(channel);
+    // No time passes, in which more would be allowed.
+    const now = vi.spyOn(performance, "now").mockReturnValue(performance.now());
+    try {
+      await channel.watch("/w");
+      await channel.ping();
+      expect(pauses).toBe(0);
+      more.resolve();
+      await expect.poll(() => pauses).toBeGreaterThan(0);
+    } finally {
+      now.mockRestore();
+    }
+  });
+
+  it("with an event that is no change ends the watch and nothing else", async () => {
+    await using runner = await hostileOnce(async (peer) => {
+      peer.hello();
+      const { stream } = await peer.request("watch");
+      peer.event(stream, { event: "ready" });
+      peer.event(stream, { event: "change", kind: "modify", path: "/w/1" });
+      peer.event(stream, { event: "change", kind: "explode", path: "/w/2" });
+      peer.respond((await peer.request("ping")).stream, PONG);
+    });
+    const channel = channelTo(runner);
+    const changes = await channel.watch("/w");
+    const seen: string[] = [];
+    const reading = (async () => {
+      for await (const { path } of changes) seen.push(path);
+    })();
+    await expect(reading).rejects.toEqual(unreachable("protocol"));
+    expect(seen).toEqual(["/w/1"]);
+    expect(await channel.ping()).toMatchObject({ shell: "sh" });
+    expect(runner.peers).toHaveLength(1);
   });
 
   it("with output of no bytes costs no memory", async () => {

@@ -15,7 +15,7 @@ import type { NetworkHandler } from "../ports/channel.ts";
 import { checked } from "./checked-message.ts";
 import type { ConnectionFailure } from "./connection-failure.ts";
 import { InboundConnection } from "./inbound-connection.ts";
-import { RequestRate } from "./request-rate.ts";
+import { REQUEST_RATE, RequestRate } from "./request-rate.ts";
 import type { WireStream } from "./wire-stream.ts";
 
 /** The part of the connection that these streams need. */
@@ -40,7 +40,7 @@ export interface InboundHost {
 export class InboundStreams {
   readonly #host: InboundHost;
   readonly #streams = new Map<number, InboundConnection>();
-  readonly #rate = new RequestRate();
+  readonly #rate = new RequestRate(REQUEST_RATE);
   #lastId = FIRST_RUNNER_STREAM_ID - 1;
   #handler: NetworkHandler | undefined;
 

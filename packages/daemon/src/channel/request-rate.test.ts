@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { RequestRate } from "./request-rate.ts";
+import { REQUEST_RATE, RequestRate } from "./request-rate.ts";
 
 test("a burst is free, what goes beyond it waits, and time makes up for it", () => {
-  const rate = new RequestRate();
+  const rate = new RequestRate(REQUEST_RATE);
   for (let count = 0; count < 2_000; count++) expect(rate.take(5)).toBe(0);
   expect(rate.take(5)).toBe(1);
   expect(rate.take(5)).toBe(2);

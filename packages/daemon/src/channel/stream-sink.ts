@@ -1,5 +1,5 @@
 /** Receives the frames of one stream. */
-import { ProtocolError } from "@sandkasten/protocol";
+import { decodeJsonObject, ProtocolError } from "@sandkasten/protocol";
 import type { RunnerError } from "@sandkasten/protocol";
 import type { ConnectionFailure } from "./connection-failure.ts";
 
@@ -18,6 +18,11 @@ export type StreamOutcome =
 export abstract class StreamSink {
   /** Called once, last. If it throws, it is called again with the resulting loss. */
   abstract finish(outcome: StreamOutcome): void;
+
+  /** Decodes an event, whose payload is in reused memory. */
+  receiveEvent(payload: Buffer): void {
+    this.event(decodeJsonObject(payload));
+  }
 
   event(_message: Record<string, unknown>): void {
     throw unexpected("EVENT");

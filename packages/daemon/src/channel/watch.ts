@@ -1,8 +1,14 @@
 /** Follows file changes in a sandbox. */
-import { changeEventSchema, ProtocolError, readyEventSchema } from "@sandkasten/protocol";
+import {
+  changeEventSchema,
+  decodeJsonObject,
+  ProtocolError,
+  readyEventSchema,
+} from "@sandkasten/protocol";
 import type { FileChange, SandboxPath } from "../ports/channel.ts";
 import { checkRequest, connectionFor, outcomeError } from "./call.ts";
 import { checked } from "./checked-message.ts";
+import { ConnectionFailure } from "./connection-failure.ts";
 import type { ConnectionHolder } from "./connection-holder.ts";
 import { StreamSink } from "./stream-sink.ts";
 import type { StreamOutcome } from "./stream-sink.ts";
@@ -10,7 +16,7 @@ import { cancelled } from "./translate-errors.ts";
 import { wirePath } from "./wire-path.ts";
 
 /**
- * Changes that may wait for their reader. Events have no flow control, so any further ones become a
+ * Changes that may wait, as the runner sent them, for their reader. Events have no flow control, so any further ones become a
  * single `overflow`.
  *
  * SECURITY: paths come from the sandbox and can be long, so their bytes are limited as well as their
@@ -19,41 +25,49 @@ import { wirePath } from "./wire-path.ts";
 const MAX_WAITING_CHANGES = 4_096;
 const MAX_WAITING_BYTES = 1_048_576;
 
+/** Told in place of those that found no room. */
+const OVERFLOW: FileChange = { kind: "overflow", path: "" };
+
 class WatchSink extends StreamSink {
   readonly ready = Promise.withResolvers<void>();
   /** Called when a change arrives while none was waiting, and at the end. */
   wake: () => void = () => undefined;
-  readonly #changes: FileChange[] = [];
+  /** Decoded when they are taken, so that one connection's flood is read in no time. */
+  readonly #waiting: Buffer[] = [];
   #waitingBytes = 0;
   ended = false;
   error: Error | undefined;
   #isReady = false;
+  #isOverflowing = false;
 
-  override event(message: Record<string, unknown>): void {
+  override receiveEvent(payload: Buffer): void {
     if (!this.#isReady) {
-      checked(readyEventSchema, message, "ready event");
+      checked(readyEventSchema, decodeJsonObject(payload), "ready event");
       this.#isReady = true;
       this.ready.resolve();
       return;
     }
-    const change = checked(changeEventSchema, message, "change event");
     const isFull =
-      this.#changes.length >= MAX_WAITING_CHANGES || this.#waitingBytes >= MAX_WAITING_BYTES;
-    if (!isFull) this.#add(change);
-    else if (this.#changes.at(-1)?.kind !== "overflow") this.#add({ kind: "overflow", path: "" });
+      this.#waiting.length >= MAX_WAITING_CHANGES || this.#waitingBytes >= MAX_WAITING_BYTES;
+    if (isFull) this.#isOverflowing = true;
+    // Once one is missing, the reader has to list the directory again anyway.
+    if (!this.#isOverflowing) {
+      this.#waiting.push(Buffer.from(payload));
+      this.#waitingBytes += payload.byteLength;
+    }
     this.wake();
   }
 
   /** The next waiting change. */
   take(): FileChange | undefined {
-    const change = this.#changes.shift();
-    if (change !== undefined) this.#waitingBytes -= Buffer.byteLength(change.path);
-    return change;
-  }
-
-  #add(change: FileChange): void {
-    this.#changes.push(change);
-    this.#waitingBytes += Buffer.byteLength(change.path);
+    const payload = this.#waiting.shift();
+    if (payload !== undefined) {
+      this.#waitingBytes -= payload.byteLength;
+      return changeIn(payload);
+    }
+    if (!this.#isOverflowing) return undefined;
+    this.#isOverflowing = false;
+    return OVERFLOW;
   }
 
   override finish(outcome: StreamOutcome): void {
@@ -68,6 +82,17 @@ class WatchSink extends StreamSink {
     this.ended = true;
     this.error ??= error;
     this.wake();
+  }
+}
+
+function changeIn(payload: Buffer): FileChange {
+  try {
+    return checked(changeEventSchema, decodeJsonObject(payload), "change event");
+  } catch (cause) {
+    if (!(cause instanceof ProtocolError)) throw cause;
+    const message = `the runner broke the protocol: ${cause.message}`;
+    const failure = new ConnectionFailure("protocol", message, cause);
+    throw outcomeError("watch", { kind: "lost", failure });
   }
 }
 

@@ -177,8 +177,8 @@ export class WireStream {
     this.#sink?.end();
   }
 
-  receiveEvent(message: () => Record<string, unknown>): void {
-    this.#sink?.event(message());
+  receiveEvent(payload: Buffer): void {
+    this.#sink?.receiveEvent(payload);
   }
 
   receiveCredit(bytes: number): void {

@@ -5,9 +5,20 @@ import { pathBody, pathOf, WORKSPACE } from "../../bodies/path-body.ts";
 import type { App } from "../../../http/app.ts";
 import type { NativeContext } from "../../context.ts";
 import { EventStream } from "../../../http/responses/event-stream.ts";
+import { Turns } from "../../../http/bodies/turns.ts";
 import type { FileSpace } from "./file-space.ts";
 
+/** A turn ends with the first of these. */
+const CHANGES_PER_TURN = 100;
+const TURN_MS = 2;
+
+/**
+ * SECURITY: code that changes files in a loop would keep the daemon busy with its watches and delay
+ * every other request, so all of them share turns (threat: oversized messages). Guarded by
+ * watch.test.ts.
+ */
 export function watchRoutes(app: App, space: FileSpace, context: NativeContext): void {
+  const turns = new Turns();
   app.get(
     `${space.prefix}/fs/watch`,
     {
@@ -36,8 +47,16 @@ export function watchRoutes(app: App, space: FileSpace, context: NativeContext):
       const changes = await files.watch(path, options, gone.signal);
       await EventStream.serve(reply, context, async (stream) => {
         stream.signal.addEventListener("abort", () => gone.abort(), { once: true });
-        for await (const change of changes)
+        let told = 0;
+        let beganMs = performance.now();
+        for await (const change of changes) {
           await stream.send("change", { kind: change.kind, ...pathBody(change) });
+          told += 1;
+          if (told < CHANGES_PER_TURN && performance.now() - beganMs < TURN_MS) continue;
+          await new Promise<void>((resolve) => turns.take(resolve));
+          told = 0;
+          beganMs = performance.now();
+        }
       });
     },
   );
