@@ -4,11 +4,10 @@ use crate::execs::{Exec, Execs, Outcome, Serial, State};
 use crate::processes::{proc_tree, terminal};
 use crate::protocol::failure::Failure;
 use crate::server::context::Context;
-use crate::shells::bash;
 use crate::shells::lines::{CommandLines, Dialect};
 use crate::shells::pipes::{CommandPipes, SparePipes, in_name};
-use crate::shells::process::REPAIR_FILE;
 use crate::shells::reports::Current;
+use crate::shells::run_dir::REPAIR_FILE;
 use crate::shells::terminal::ShellTerminal;
 use crate::shells::{ShellId, Shells};
 use std::io;
@@ -95,11 +94,8 @@ impl Shells {
         let (Some(process), Some(exec)) = (&mut shell.process, execs.get_mut(serial)) else {
             return Ok(());
         };
-        // Where the code is root, it can empty /run.
-        if !self.run_dir.has(REPAIR_FILE) {
-            self.run_dir.restore()?;
+        if self.run_dir.restore()? {
             self.spare_pipes = None;
-            (self.run_dir).put(REPAIR_FILE, bash::repair_text().as_bytes())?;
         }
         let request = exec.request();
         if let (None, Some(size)) = (&shell.terminal, request.pty) {

@@ -27,8 +27,6 @@ const START_TIME: Duration = Duration::from_secs(10);
 /// bash keeps its terminal, or what it has for one, at the highest descriptor up to this.
 const BASH_SOCKET: u64 = 255;
 
-pub const REPAIR_FILE: &str = "repair";
-
 pub struct ShellProgram {
     pub(super) kind: &'static str,
     path: String,
@@ -140,8 +138,9 @@ impl Shells {
             .chain(options)
             .map(|argument| argument.to_string())
             .collect();
-        self.run_dir.remove(&[REPAIR_FILE]);
-        (self.run_dir).put(REPAIR_FILE, bash::repair_text().as_bytes())?;
+        if self.run_dir.restore()? {
+            self.spare_pipes = None;
+        }
         let (mut socket, theirs) = ShellSocket::pair()?;
         let null = sys::open(c"/dev/null", libc::O_RDWR, 0)?;
         // bash takes its stderr for its terminal and keeps it, where children do not get it.

@@ -1,5 +1,6 @@
 //! The runner's own directory: command texts and pipes that it shares with the shell.
 
+use crate::shells::bash;
 use crate::sys;
 use std::ffi::CString;
 use std::fs;
@@ -10,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 const PREFERRED: &str = "/run/sandkasten";
 const FALLBACKS: [&str; 2] = ["/dev/shm/.sandkasten", "/tmp/.sandkasten"];
+/// What mends a bash that has lost its builtins.
+pub const REPAIR_FILE: &str = "repair";
 
 pub struct RunDir(PathBuf);
 
@@ -17,27 +20,35 @@ impl RunDir {
     /// Finds a directory that only the runner can write to, or uses the chosen one.
     pub fn prepare(chosen: Option<&Path>) -> io::Result<RunDir> {
         if let Some(chosen) = chosen {
-            claim(chosen)?;
-            return Ok(RunDir(chosen.into()));
+            return RunDir::claimed(chosen);
         }
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         for candidate in std::iter::once(PREFERRED).chain(FALLBACKS) {
-            match claim(Path::new(candidate)) {
-                Ok(()) => return Ok(RunDir(candidate.into())),
+            match RunDir::claimed(Path::new(candidate)) {
+                Ok(dir) => return Ok(dir),
                 Err(error) => last = error,
             }
         }
         Err(last)
     }
 
-    /// Whether something of that name is there: in some sandboxes the code may remove it.
-    pub fn has(&self, name: &str) -> bool {
-        fs::symlink_metadata(self.path(name)).is_ok()
+    /// What an earlier runner has left there may be out of date.
+    fn claimed(path: &Path) -> io::Result<RunDir> {
+        claim(path)?;
+        let dir = RunDir(path.into());
+        dir.remove(&[REPAIR_FILE]);
+        dir.restore()?;
+        Ok(dir)
     }
 
-    /// Makes the directory again, if it is gone.
-    pub fn restore(&self) -> io::Result<()> {
-        claim(&self.0)
+    /// Makes what is always there again, when code that is root has emptied /run. Gives whether it had.
+    pub fn restore(&self) -> io::Result<bool> {
+        let is_there = fs::symlink_metadata(self.path(REPAIR_FILE)).is_ok();
+        if !is_there {
+            claim(&self.0)?;
+            self.put(REPAIR_FILE, bash::repair_text().as_bytes())?;
+        }
+        Ok(!is_there)
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
