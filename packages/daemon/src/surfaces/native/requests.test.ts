@@ -170,7 +170,7 @@ describe("what newer and typed clients send", () => {
     expect((await http.call(`${url}/renew`, { body: { ttl_seconds: 0 } })).json.ttl_seconds).toBe(
       plain.json.ttl_seconds,
     );
-    expect((await http.call("/v1/sessions?status=&cursor=")).status).toBe(200);
+    expect((await http.call("/v1/sessions?status=&cursor=&metadata=")).status).toBe(200);
   });
 
   it("may have 0 for a default size, number or time in a query and in a body", async () => {

@@ -135,10 +135,11 @@ export function sessionQuery(query: ListSessionsInput): SessionQuery {
   };
 }
 
-/** `name=value` pairs, all of which must match. */
+/** `name=value` pairs, all of which must match. `""` counts as absent. */
 function metadataFilter(pairs: readonly string[]): Readonly<Record<string, string>> {
+  const given = pairs.filter((pair) => pair !== "");
   return Object.fromEntries(
-    pairs.map((pair) => {
+    given.map((pair) => {
       const equals = pair.indexOf("=");
       if (equals < 1)
         throw new SandboxError("INVALID_REQUEST", "the query's `metadata` must be `name=value`");
