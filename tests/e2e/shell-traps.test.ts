@@ -5,6 +5,9 @@ import { newExecId, SandboxMachine } from "../support/sandbox-machine.ts";
 import type { TestSandbox } from "../support/sandbox-machine.ts";
 
 const SIGUSR1 = 10;
+const SIGPIPE = 13;
+const SIGURG = 23;
+const SIGWINCH = 28;
 
 describe.each(["bash", "dash", "busybox"] as const)("a shell (%s)", (shell) => {
   let machine: SandboxMachine;
@@ -21,15 +24,21 @@ describe.each(["bash", "dash", "busybox"] as const)("a shell (%s)", (shell) => {
   });
 
   /** Runs a text and sends it a signal once it has said `ready`; gives what it said and what was reached. */
-  async function signalled(text: string): Promise<{ said: string; reached: number }> {
+  async function signalled(
+    text: string,
+    signal = SIGUSR1,
+  ): Promise<{ said: string; reached: number }> {
     const execId = newExecId();
-    const stream = await sandbox.channel.exec({ kind: "shell", text }, { execId });
+    const stream = await sandbox.channel.exec(
+      { kind: "shell", text },
+      { execId, timeoutMs: 15_000 },
+    );
     let said = "";
     let reached = -1;
     for await (const { bytes, stream: which } of stream) {
       if (which === "stdout") said += Buffer.from(bytes).toString();
       if (reached >= 0 || !said.includes("ready\n")) continue;
-      reached = await sandbox.channel.signal(execId, SIGUSR1);
+      reached = await sandbox.channel.signal(execId, signal);
       if (reached === 0) await sandbox.channel.cancel(execId);
     }
     await stream.ended;
@@ -45,6 +54,33 @@ describe.each(["bash", "dash", "busybox"] as const)("a shell (%s)", (shell) => {
     expect(await signalled(wait)).toEqual({ said: "ready\ngot\nafter\n", reached: 1 });
     const after = await sandbox.sh("trap - USR1; echo $KEPT");
     expect(after).toMatchObject({ stdout: "1\n", shellRestarted: false });
+  });
+
+  test.each([
+    ["PIPE", SIGPIPE],
+    ["URG", SIGURG],
+    ["WINCH", SIGWINCH],
+  ] as const)("a trap for %s runs, too", async (name, signal) => {
+    const wait = "echo ready; while [ -z $SEEN ]; do :; done; echo after; unset SEEN";
+    await sandbox.sh(`KEPT=5; trap 'echo got; SEEN=1' ${name}`);
+    expect(await signalled(wait, signal)).toEqual({ said: "ready\ngot\nafter\n", reached: 1 });
+    await sandbox.sh(`trap - ${name}`);
+    expect(await signalled("echo ready; while :; do :; done", signal)).toEqual({
+      said: "ready\n",
+      reached: 0,
+    });
+    const text = `trap 'echo got; SEEN=1' ${name}; ${wait}; trap - ${name}`;
+    expect(await signalled(text, signal)).toEqual({ said: "ready\ngot\nafter\n", reached: 1 });
+    expect(await sandbox.sh("echo $KEPT")).toMatchObject({ stdout: "5\n", shellRestarted: false });
+  });
+
+  test("a text about traps leaves no trap, and what is ignored stays so", async () => {
+    await sandbox.sh("trap '' USR2; echo 'trap x USR1' > script; # trap x SIGPIPE");
+    expect((await sandbox.sh("trap")).stdout).toMatch(/^trap -- '' (?:SIG)?USR2\n$/u);
+    await sandbox.sh("trap 'echo mine' USR1; # USR2");
+    await sandbox.sh("echo trap USR1 USR2");
+    const { stdout } = await sandbox.sh("trap; trap - USR1 USR2");
+    expect(stdout.replaceAll("SIG", "")).toBe("trap -- 'echo mine' USR1\ntrap -- '' USR2\n");
   });
 
   test("a signal that would end the shell does not reach it, but programs", async () => {

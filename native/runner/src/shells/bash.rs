@@ -11,9 +11,12 @@
 //! replace.
 
 use crate::shells::lines::{
-    CommandLines, PASSED_SIGNALS, STOP_SIGNAL, assignments, chunks, contains, escaped,
-    hides_escape, lists_traps, mentions_trap, push_quoted, quoted,
+    CommandLines, STOP_SIGNAL, assignments, chunks, contains, escaped, hides_escape, push_quoted,
+    quoted,
 };
+use crate::shells::memory::SHIELD;
+use crate::shells::traps::{lists_traps, mentioned_traps};
+use std::collections::BTreeSet;
 
 /// Versions before 5.1 read no more at a time, and lose the rest of a longer packet.
 pub const READ_BYTES: usize = 128;
@@ -22,10 +25,8 @@ pub const LONG_READ_BYTES: usize = 1024;
 /// What a command may have disabled.
 const NEEDED: &str = "cd enable eval exec mapfile printf read set trap unset";
 
-/// Tells of traps, and ends what would show our own lines: a trace, a DEBUG trap, and an ERR trap,
-/// which would run for a failed `eval` again.
-const UNTRACE: &str =
-    "\\command trap -p DEBUG ERR USR1 USR2 ALRM;\\command trap - DEBUG ERR;\\command set +x;";
+/// Of which traps bash always tells.
+const TOLD_TRAPS: [&str; 5] = ["DEBUG", "ERR", "USR1", "USR2", "ALRM"];
 /// bash sets these itself, and ignores them in its environment.
 const OWN_VARIABLES: [&str; 8] = [
     "BASHOPTS",
@@ -138,15 +139,33 @@ impl CommandLines<'_> {
         bytes
     }
 
-    /// A command that is about to trap a signal can get it a moment too early, and bash would end.
+    /// A command that is about to trap a signal can get it a moment too early, and bash would end. What
+    /// the command leaves of that is removed before the next one.
     fn shield(&self) -> String {
-        let names: Vec<&str> = (PASSED_SIGNALS.iter().map(|(_, name)| *name))
-            .filter(|name| mentions_trap(self.text, name) && !self.memory.traps(name))
-            .collect();
-        match names.is_empty() || lists_traps(self.text) {
-            true => String::new(),
-            false => format!("\\command trap : {};", names.join(" ")),
+        let mut named = mentioned_traps(self.text);
+        if lists_traps(self.text) {
+            named.clear();
         }
+        let left = self.memory.shielded();
+        let mut text = String::new();
+        for name in left.filter(|name| !named.contains(name)) {
+            text.push_str(&format!("\\command trap - {name};"));
+        }
+        for name in named.iter().filter(|name| !self.memory.knows(name)) {
+            text.push_str(&format!("\\command trap '{SHIELD}' {name};"));
+        }
+        text
+    }
+
+    /// Tells of traps, and ends what would show our own lines: a trace, a DEBUG trap, and an ERR trap,
+    /// which would run for a failed `eval` again.
+    fn untrace(&self) -> String {
+        let mut told: BTreeSet<&str> = TOLD_TRAPS.into_iter().collect();
+        told.extend(mentioned_traps(self.text));
+        told.extend(self.memory.known());
+        let told: Vec<&str> = told.into_iter().collect();
+        let told = told.join(" ");
+        format!("\\command trap -p {told};\\command trap - DEBUG ERR;\\command set +x;")
     }
 
     /// Fails, and says why, unless every variable has the value that the command is to find. bash runs
@@ -214,10 +233,11 @@ impl CommandLines<'_> {
              \"$PROMPT_COMMAND\" \"${{PWD-}}\" \"${{OLDPWD-}}\"",
             self.way_back()
         );
+        let untrace = self.untrace();
         let report = match self.is_plain() {
-            true => format!("{capture};{check}{restore};{{ {UNTRACE}{tell}; }} >&0"),
+            true => format!("{capture};{check}{restore};{{ {untrace}{tell}; }} >&0"),
             false => format!(
-                "{{ {capture};{{ {check}{UNTRACE} }} >&{socket}; }} >/dev/null 2>&1;{restore};{tell} >&0"
+                "{{ {capture};{{ {check}{untrace} }} >&{socket}; }} >/dev/null 2>&1;{restore};{tell} >&0"
             ),
         };
         format!("{report};\\command unset PROMPT_COMMAND;PROMPT_COMMAND='#+'")
@@ -237,8 +257,9 @@ impl CommandLines<'_> {
         let number = self.number;
         let lines = [
             format!(
-                " {{ \\command printf '\\1 {number} - %s' \"$-\";{}{UNTRACE} }} >&{socket} 2>/dev/null\n",
-                self.disarm()
+                " {{ \\command printf '\\1 {number} - %s' \"$-\";{}{} }} >&{socket} 2>/dev/null\n",
+                self.disarm(),
+                self.untrace()
             ),
             format!(
                 " \\command exec >/dev/null 2>&1;{}\\command unset PROMPT_COMMAND\n",

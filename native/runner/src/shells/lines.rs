@@ -6,6 +6,7 @@
 use crate::shells::bash;
 use crate::shells::memory::ShellMemory;
 use crate::shells::sh;
+use crate::shells::traps::lists_traps;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dialect {
@@ -22,14 +23,6 @@ pub enum Dialect {
 /// for the program in the foreground and comes before the next one, which an interrupt does not unless
 /// the program dies of it. And an interrupt at any other moment can be the end of busybox.
 pub const STOP_SIGNAL: i32 = 61;
-
-/// Signals that code in a shell traps for itself. Without a trap, they would end the shell; bash has a
-/// handler for them in any case.
-pub const PASSED_SIGNALS: [(i32, &str); 3] = [
-    (libc::SIGUSR1, "USR1"),
-    (libc::SIGUSR2, "USR2"),
-    (libc::SIGALRM, "ALRM"),
-];
 
 /// One command, as the shell needs to know it.
 pub struct CommandLines<'a> {
@@ -79,39 +72,6 @@ impl CommandLines<'_> {
             false => format!("trap -- '\\command kill -INT $$' {STOP_SIGNAL}"),
         }
     }
-}
-
-/// Whether the command has `trap` list what is trapped. Such a command runs without traps of ours.
-pub fn lists_traps(text: &[u8]) -> bool {
-    const LISTING: [&[u8]; 14] = [
-        b"-p", b"-P", b"1>", b"2>", b"\n", b";", b"|", b"&", b")", b">", b"<", b"}", b"`", b"#",
-    ];
-    let is_of_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-./$".contains(byte);
-    (0..text.len()).any(|at| {
-        let Some(rest) = text[at..].strip_prefix(b"trap") else {
-            return false;
-        };
-        let blanks = rest.iter().take_while(|byte| b" \t".contains(byte));
-        let next = &rest[blanks.count()..];
-        let lists = next.is_empty()
-            || rest.starts_with(b"\"")
-            || rest.starts_with(b"'")
-            || LISTING.iter().any(|word| next.starts_with(word));
-        lists && !text[..at].last().is_some_and(is_of_word)
-    })
-}
-
-/// Whether the text seems to set a trap of this name.
-pub fn mentions_trap(text: &[u8], name: &str) -> bool {
-    let is_of_word = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    let is_there = |(at, part): (usize, &[u8])| {
-        // `SIGUSR1` is USR1.
-        let before = text[..at].strip_suffix(b"SIG").unwrap_or(&text[..at]);
-        part == name.as_bytes()
-            && !is_of_word(before.last())
-            && !is_of_word(text.get(at + name.len()))
-    };
-    contains(text, b"trap") && text.windows(name.len()).enumerate().any(is_there)
 }
 
 /// Each variable as a shell takes it before a command.
@@ -248,46 +208,6 @@ mod tests {
         let mut memory = ShellMemory::new("/workspace");
         memory.take_flags(flags);
         memory
-    }
-
-    #[test]
-    fn a_list_of_traps_is_told_from_a_trap() {
-        for text in [
-            "trap",
-            "trap;",
-            "trap\nls",
-            " trap | cat",
-            "$(trap)",
-            "x; trap -p INT",
-            "trap >f",
-            "`trap`",
-            "eval 'trap'",
-            "trap 2>&1",
-            "\\trap -p",
-        ] {
-            assert!(lists_traps(text.as_bytes()), "{text}");
-        }
-        for text in [
-            "trap - INT",
-            "trap 'x' INT",
-            "trap -l",
-            "./trap",
-            "traps",
-            "echo my-trap",
-            "",
-        ] {
-            assert!(!lists_traps(text.as_bytes()), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_trap_is_mentioned_by_the_name_of_its_signal() {
-        for text in ["trap x USR1", "trap x INT SIGUSR1;", "trap 'x' USR1 INT"] {
-            assert!(mentions_trap(text.as_bytes(), "USR1"), "{text}");
-        }
-        for text in ["kill -USR1 1", "trap x USR10", "trap x AUSR1", "trap"] {
-            assert!(!mentions_trap(text.as_bytes(), "USR1"), "{text}");
-        }
     }
 
     #[test]

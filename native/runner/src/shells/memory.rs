@@ -1,5 +1,8 @@
 //! What the runner remembers of a shell between commands, from what the shell reports.
 
+/// The trap that a signal has until a command sets its own.
+pub const SHIELD: &str = ": until the command sets its own";
+
 pub struct ShellMemory {
     pub cwd: String,
     pub old_cwd: String,
@@ -13,8 +16,8 @@ pub struct ShellMemory {
     /// Bodies of the user's traps, as they stand between single quotes.
     pub debug_trap: Option<String>,
     pub err_trap: Option<String>,
-    /// The signals that have a trap.
-    trapped: Vec<String>,
+    /// The signals that have a trap, with its body.
+    trapped: Vec<(String, String)>,
     /// The shell started without TERM, and has had no terminal so far.
     pub lacks_terminal_type: bool,
 }
@@ -73,19 +76,41 @@ impl ShellMemory {
             match name {
                 "DEBUG" => self.debug_trap = Some(body.into()),
                 "ERR" => self.err_trap = Some(body.into()),
-                // bash writes `SIGUSR1`. What is ignored has no body.
-                name if !body.is_empty() => {
+                // bash writes `SIGUSR1`.
+                name => {
                     let name = name.strip_prefix("SIG").unwrap_or(name);
-                    self.trapped.push(name.into());
+                    if name.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+                        self.trapped.push((name.into(), body.into()));
+                    }
                 }
-                _ => {}
             }
         }
     }
 
-    /// Whether code has a trap for a signal, as of the last report.
+    /// Whether code has a trap for a signal, as of the last report. What is ignored has no body.
     pub fn traps(&self, name: &str) -> bool {
-        self.trapped.iter().any(|trapped| trapped == name)
+        let of_code = |(trapped, body): &(String, String)| {
+            trapped == name && !body.is_empty() && body != SHIELD
+        };
+        self.trapped.iter().any(of_code)
+    }
+
+    /// The signals that have a trap of any kind, or are ignored.
+    pub fn known(&self) -> impl Iterator<Item = &str> {
+        self.trapped.iter().map(|(name, _)| name.as_str())
+    }
+
+    pub fn knows(&self, name: &str) -> bool {
+        self.known().any(|known| known == name)
+    }
+
+    /// Those that the last command left as they were before it.
+    pub fn shielded(&self) -> impl Iterator<Item = &str> {
+        let is_shielded = |(_, body): &&(String, String)| body == SHIELD;
+        self.trapped
+            .iter()
+            .filter(is_shielded)
+            .map(|(name, _)| name.as_str())
     }
 
     /// `$?` of the last command, unless giving it to the next one would count as a failure.
@@ -123,6 +148,7 @@ mod tests {
         assert_eq!(memory.err_trap.as_deref(), Some("echo '\\''a\nb'\\''"));
         assert_eq!(memory.debug_trap.as_deref(), Some("dbg"));
         assert!(memory.traps("USR1") && !memory.traps("USR2"));
+        assert!(memory.knows("USR2") && !memory.knows("ALRM"));
         memory.take_traps("");
         assert!(memory.err_trap.is_none() && memory.debug_trap.is_none());
     }

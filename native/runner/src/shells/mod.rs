@@ -14,6 +14,7 @@ mod sh;
 mod shell;
 mod socket;
 mod terminal;
+mod traps;
 
 pub use lines::STOP_SIGNAL;
 pub use run_dir::RunDir;
@@ -28,7 +29,7 @@ use crate::server::context::Context;
 use crate::server::poll::Poll;
 use crate::server::token::Token;
 use crate::sys;
-use lines::{Dialect, PASSED_SIGNALS, lists_traps, mentions_trap};
+use lines::Dialect;
 use openings::Openings;
 use pipes::SparePipes;
 use process::{ShellProcess, ShellProgram, find_program};
@@ -37,6 +38,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use traps::{BASH_SIGNALS, lists_traps, mentioned_traps};
 
 const DEFAULT_SHELL: &str = "default";
 /// Each costs a process and a thread that stay; a client that needs more closes some.
@@ -135,16 +137,16 @@ impl Shells {
         let Some(process) = &shell.process else {
             return false;
         };
-        let own = PASSED_SIGNALS.iter().find(|(number, _)| *number == signal);
-        let may_trap =
-            |(_, name): &(i32, &str)| shell.memory.traps(name) || mentions_trap(text, name);
-        match (proc_tree::catches(process.pid, signal), own) {
+        let of_bash = BASH_SIGNALS.iter().find(|(number, _)| *number == signal);
+        match (proc_tree::catches(process.pid, signal), of_bash) {
             _ if !process.is_shell() => true,
             (Some(false), _) => false,
-            // bash has handlers that end it.
+            _ if signal == STOP_SIGNAL => false,
             (Some(true), _) if process.dialect == Dialect::Sh => true,
-            (_, Some(own)) => may_trap(own),
-            _ => false,
+            (_, Some((_, name))) => {
+                shell.memory.traps(name) || mentioned_traps(text).contains(name)
+            }
+            (caught, None) => caught == Some(true),
         }
     }
 
