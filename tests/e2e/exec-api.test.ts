@@ -47,6 +47,17 @@ describe("a wait that does not end the command", () => {
   });
 });
 
+describe("a signal", () => {
+  it.each([false, true])("reaches a process that has just begun (tree: %s)", async (tree) => {
+    for (let n = 0; n < 40; n++) {
+      const { execId } = await session.exec(["sleep", "1000"], { waitMs: 1 });
+      const exec = session.getExec(execId);
+      expect(await exec.signal("TERM", { tree })).toBe(1);
+      expect(await exec.wait()).toMatchObject({ endReason: "killed", exitCode: 143 });
+    }
+  });
+});
+
 describe("a shell with a terminal", () => {
   it("remembers, and its commands see the terminal, also over a WebSocket", async () => {
     await using term = session.shell("term");

@@ -51,11 +51,20 @@ impl Commands {
             State::Running if in_shell && ENDING_SIGNALS.contains(&signal) => {
                 self.end_by_signal(serial, signal, cx)
             }
-            State::Running if !in_shell && !tree => usize::from(sys::kill(-pid, signal).is_ok()),
             State::Running if in_shell => {
                 self.signal_members(serial, signal) + usize::from(self.signal_shell(serial, signal))
             }
-            State::Running => self.signal_members(serial, signal),
+            State::Running => {
+                let reached = match tree {
+                    true => self.signal_members(serial, signal),
+                    false => usize::from(sys::kill(-pid, signal).is_ok()),
+                };
+                // At its very beginning, a process is in neither of its groups.
+                match reached {
+                    0 => usize::from(sys::kill(pid, signal).is_ok()),
+                    reached => reached,
+                }
+            }
             // What a finished command left behind can only be meant as a whole.
             State::Done if tree && (!in_shell || self.has_left_the_shell(serial)) => {
                 self.signal_members(serial, signal)
