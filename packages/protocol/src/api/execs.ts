@@ -325,6 +325,7 @@ export const resizeExecSchema = z.object({ rows: terminalSide, cols: terminalSid
 export const ptyQuery = z.object({
   cmd: z
     .string()
+    .min(1)
     .max(65_536)
     .optional()
     .meta({ description: "Shell text. A login shell by default" }),
@@ -336,8 +337,8 @@ export const ptyQuery = z.object({
     .optional()
     .meta({ description: "Attach to this terminal instead of starting one" }),
   cursor: countInQuery.optional(),
-  rows: numberInQuery(1, 65_535).optional(),
-  cols: numberInQuery(1, 65_535).optional(),
+  rows: sizeInQuery(65_535).optional(),
+  cols: sizeInQuery(65_535).optional(),
   cwd: filePath.optional(),
 });
 export const ptyClientMessageSchema = z.discriminatedUnion("type", [

@@ -115,6 +115,17 @@ describe("a terminal", () => {
     });
   });
 
+  it("takes zero values of a typed client for absent ones", async () => {
+    const query = "cmd=&shell=&exec_id=&cursor=0&rows=0&cols=0&cwd=";
+    const terminal = new Terminal({ path: `/v1/sessions/${id}/pty?${query}` });
+    await terminal.execId();
+    const options = started.at(-1);
+    expect(options).toMatchObject({ command: { pty: { rows: 24, cols: 80 } } });
+    expect(JSON.stringify(options?.command)).toContain("bash -l");
+    terminal.socket.send(JSON.stringify({ type: "eof" }));
+    await terminal.closed;
+  });
+
   it("goes on when its socket closes, and can be come back to", async () => {
     const first = new Terminal();
     const exec = await first.execId();
@@ -293,7 +304,7 @@ describe("the key of a terminal", () => {
   it("is not all that is checked before anything is opened", async () => {
     expect(await refusal({ path: "/v1/sessions/ses_none/pty" })).toBe(404);
     expect(await refusal({ path: `/v1/sessions/${id}/pty?exec_id=exe_none` })).toBe(404);
-    expect(await refusal({ path: `/v1/sessions/${id}/pty?rows=0` })).toBe(400);
+    expect(await refusal({ path: `/v1/sessions/${id}/pty?rows=70000` })).toBe(400);
     expect((await http.call(`/v1/sessions/${id}/pty`)).json).toMatchObject({
       error_code: "INVALID_REQUEST",
     });
