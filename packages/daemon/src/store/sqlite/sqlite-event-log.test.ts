@@ -39,6 +39,28 @@ describe("the file of events", () => {
     log.close();
   });
 
+  it("shrinks when events are removed", async () => {
+    const path = join(directory, "events.db");
+    const log = await SqliteEventLog.open({ path });
+    const data = { reference: "x".repeat(2_000), backend: "oci" };
+    for (let round = 0; round < 4; round++)
+      await log.append(
+        Array.from({ length: 500 }, () => ({
+          type: "image.removed" as const,
+          owner: "alice",
+          atMs: 1,
+          data,
+        })),
+      );
+    log.close();
+    expect((await stat(path)).size).toBeGreaterThan(4_000_000);
+    const again = await SqliteEventLog.open({ path });
+    const all = { maxEventsPerOwner: 10_000, maxEvents: 10_000, maxBytes: 1 << 30 };
+    for (let round = 0; round < 20; round++) await again.prune({ ...all, maxAgeMs: 1 }, 10);
+    again.close();
+    expect((await stat(path)).size).toBeLessThan(1_000_000);
+  });
+
   it("is put aside for a new one when it is damaged, and never without a word", async () => {
     const path = join(directory, "events.db");
     const junk = Buffer.alloc(8192, "this is no database ");

@@ -16,6 +16,7 @@ import type { SmallRow } from "./small-database.ts";
 
 /** Events removed in one transaction, so nothing else waits long. */
 const REMOVED_AT_ONCE = 512;
+const SHRUNK_AT_ONCE_PAGES = 256;
 
 /**
  * `position` is never reused, even after all events are gone. An owner's removal mark is kept while
@@ -168,12 +169,19 @@ export class SqliteEventLog implements EventLog {
   async prune(retention: EventRetention, nowMs: number): Promise<boolean> {
     const old = this.#removeOld(nowMs - retention.maxAgeMs);
     const surplus = this.#removeSurplus(retention);
-    if (old + surplus > 0) this.#database.rows("PRAGMA incremental_vacuum(256)");
+    this.#shrink();
     return old < REMOVED_AT_ONCE && surplus === 0;
   }
 
   close(): void {
     this.#database.close();
+  }
+
+  /** In portions: large events leave more free pages than a round should give back. */
+  #shrink(): void {
+    const [free] = this.#database.rows("PRAGMA freelist_count");
+    if (Number(free?.["freelist_count"]) > 0)
+      this.#database.rows(`PRAGMA incremental_vacuum(${SHRUNK_AT_ONCE_PAGES})`);
   }
 
   #newest(): number {
