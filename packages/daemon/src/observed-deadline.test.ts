@@ -6,7 +6,10 @@ import { fileURLToPath } from "node:url";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { ObservedDeadline } from "./observed-deadline.ts";
 
-afterEach(() => void vi.useRealTimers());
+afterEach(() => {
+  vi.restoreAllMocks();
+  vi.useRealTimers();
+});
 
 /** Lets timers run as if the process could look all the time. */
 async function pass(ms: number): Promise<void> {
@@ -45,6 +48,21 @@ describe("an observed deadline", () => {
     new ObservedDeadline(500, expired).stop();
     await pass(10_000);
     expect(expired).not.toHaveBeenCalled();
+  });
+
+  it("counts a moment of an absence that it survives, and the rest of its time in full", async () => {
+    vi.useFakeTimers();
+    let absentMs = 0;
+    const now = performance.now.bind(performance);
+    vi.spyOn(performance, "now").mockImplementation(() => now() + absentMs);
+    const expired = vi.fn<() => void>();
+    new ObservedDeadline(60_000, expired);
+    await pass(10_000);
+    absentMs = 40_000;
+    await pass(47_000);
+    expect(expired).not.toHaveBeenCalled();
+    await pass(4_000);
+    expect(expired).toHaveBeenCalledOnce();
   });
 
   it("does not count the time in which the process was stopped", async () => {

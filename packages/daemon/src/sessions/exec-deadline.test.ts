@@ -1,6 +1,7 @@
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { Backend } from "../ports/backend.ts";
 import type { Channel, ExecStream, OutputChunk } from "../ports/channel.ts";
+import { ExecDeadline } from "./exec-deadline.ts";
 import { ALICE, CoreFixture, overriding } from "./testing/core-fixture.ts";
 
 const TIMES = { lookMs: 5, silenceMs: 40, trickleMs: 150 };
@@ -86,6 +87,39 @@ async function* print(bytes: number, everyMs: number): AsyncGenerator<OutputChun
 async function* silence(): AsyncGenerator<OutputChunk> {
   await new Promise(() => undefined);
 }
+
+describe("the deadline of a command", () => {
+  beforeEach(() => void vi.useFakeTimers());
+  afterEach(() => void vi.useRealTimers());
+
+  it("stands still while the command waits for the daemon or is frozen", async () => {
+    let isHeldUp = true;
+    const passed = vi.fn<() => void>();
+    using deadlines = new DisposableStack();
+    const deadline = new ExecDeadline(1_000, () => isHeldUp, passed);
+    deadlines.defer(() => deadline.stop());
+    await vi.advanceTimersByTimeAsync(600_000);
+    expect(passed).not.toHaveBeenCalled();
+    isHeldUp = false;
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(passed).not.toHaveBeenCalled();
+    await vi.advanceTimersByTimeAsync(5_000);
+    expect(passed).toHaveBeenCalledOnce();
+  });
+
+  it("is passed by more late output than a sandbox can hold", async () => {
+    const passed = vi.fn<() => void>();
+    using deadlines = new DisposableStack();
+    const deadline = new ExecDeadline(1_000, () => false, passed);
+    deadlines.defer(() => deadline.stop());
+    deadline.count(100 * 1024 * 1024);
+    await vi.advanceTimersByTimeAsync(1_000);
+    deadline.count(16 * 1024 * 1024);
+    expect(passed).not.toHaveBeenCalled();
+    deadline.count(1);
+    expect(passed).toHaveBeenCalledOnce();
+  });
+});
 
 describe("a sandbox that answers but owes a command's end", () => {
   it("by never starting it loses the command, and the shell is free", async () => {

@@ -10,7 +10,7 @@ const GOODBYE_MS = 1000;
 /**
  * SECURITY: if a client sends pings and reads nothing, every pong would wait in memory. Only one
  * pong is sent at a time, for the newest ping, as RFC 6455 allows; a client that floods is
- * disconnected. Guarded by pty.test.ts.
+ * disconnected. Guarded by socket-pongs.test.ts and pty.test.ts.
  */
 export function answerPings(socket: WebSocket): void {
   let isSending = false;
