@@ -1,7 +1,10 @@
 import { createHash } from "node:crypto";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { importSmallImage } from "../support/images.ts";
+import { fillSmallRoot, importSmallImage, importTree } from "../support/images.ts";
 import { MIB, newExecId, SandboxMachine } from "../support/sandbox-machine.ts";
 import type { TestSandbox } from "../support/sandbox-machine.ts";
 
@@ -734,6 +737,29 @@ describe("the user of a process", () => {
       expect({ user, printed: await run(user) }).toEqual({ user, printed: unnamed });
     for (const user of ["root", "0", "0:0", "1000:0", "sandbox:root", "1234", "0:1000"])
       await expect(run(user)).rejects.toMatchObject({ code: "PERMISSION_DENIED" });
+  });
+
+  test("can be the user whom the image knows in another group", async () => {
+    await using machine = await SandboxMachine.start();
+    const directory = await mkdtemp(join(tmpdir(), "sandkasten-image-"));
+    try {
+      const root = join(directory, "root");
+      await fillSmallRoot(root, "busybox");
+      await mkdir(join(root, "etc"));
+      await writeFile(join(root, "etc/passwd"), "someone:x:1000:100::/:/bin/sh\n");
+      const image = await importTree(machine.embedded, "test-someone:latest", root);
+      const { channel } = await machine.sandbox({ image });
+      const run = async (user: string): Promise<number | undefined> => {
+        const command = { kind: "process", argv: ["true"], user } as const;
+        const { ended } = await channel.exec(command, { execId: newExecId() });
+        return (await ended).exitCode;
+      };
+      expect([await run("someone"), await run("1000"), await run("1000:1000")]).toEqual([0, 0, 0]);
+      for (const user of ["1000:100", "someone:100"])
+        await expect(run(user)).rejects.toMatchObject({ code: "PERMISSION_DENIED" });
+    } finally {
+      await rm(directory, { recursive: true, force: true });
+    }
   });
 
   test("has a home and a name of its own, unless the session or the command sets them", async () => {
