@@ -169,3 +169,21 @@ test("a tree that is removed while its root becomes a link takes nothing else wi
     expect(await swapped).toMatchObject({ exitCode: 0 });
   });
 });
+
+test("a real path that is read with a file is never that of another file", async () => {
+  await aroundCase(machine, async ({ sandbox }) => {
+    const { channel, sh, run } = await sandbox();
+    const exchange = await installAttack(channel, "exchange");
+    await sh("echo /workspace/a >a; echo /workspace/b >b; ln -s a link; ln -s b other");
+    const swapping = run([exchange, "600", "link", "other"]);
+    const seen = new Map<string, number>();
+    while (seen.size < 2 || [...seen.values()].some((count) => count < 200)) {
+      const { realPath, body } = await channel.readFile("link", { realPath: true });
+      const content = Buffer.concat(await Array.fromAsync(body)).toString();
+      expect(`${realPath?.path}\n`).toBe(content);
+      seen.set(content, (seen.get(content) ?? 0) + 1);
+    }
+    await sh("pkill exchange");
+    await swapping;
+  });
+});

@@ -306,12 +306,14 @@ export const fileEventSchema = z
     mode: z.number().int().min(0).max(0o7777),
     mtime_ms: z.number().int().min(Number.MIN_SAFE_INTEGER).max(Number.MAX_SAFE_INTEGER),
     version,
+    real_path: pathSchema.nullish(),
   })
   .transform((file) => ({
     size: file.size,
     mode: file.mode,
     mtimeMs: file.mtime_ms,
     version: file.version,
+    ...(file.real_path !== undefined && { realPath: file.real_path }),
   }));
 export const archiveEventSchema = z
   .object({

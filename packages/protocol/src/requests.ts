@@ -106,6 +106,7 @@ export const requestSchema = z.union([
       path,
       offset: count.optional(),
       length: count.optional(),
+      real_path: z.boolean().optional(),
     }),
     z.strictObject({
       op: z.literal("write"),

@@ -31,10 +31,17 @@ export type WriteFileOptions = WithSnakeNames<WriteFileOptionFields>;
 /** Options for appending to a file. */
 export type AppendFileOptions = Omit<WriteFileOptions, "overwrite">;
 
-/** Which part of a file to download. */
-export interface DownloadOptions extends CallOptions {
+interface DownloadOptionFields extends CallOptions {
   readonly range?: ByteRange | undefined;
+  /**
+   * Called with the file's real path, without links, before the stream is returned; if it throws,
+   * so does the call.
+   */
+  readonly onRealPath?: ((path: string) => void) | undefined;
 }
+
+/** Which part of a file to download. */
+export type DownloadOptions = WithSnakeNames<DownloadOptionFields>;
 
 /** Whether to describe a link or its target. */
 export interface StatOptions extends CallOptions {

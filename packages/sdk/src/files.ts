@@ -45,6 +45,8 @@ import type {
   WrittenFileBody,
 } from "./wire-bodies.ts";
 
+type OnRealPath = ReadFileOptions["onRealPath"];
+
 /** Files in a sandbox. Paths that are not absolute start at /workspace. */
 export class Files {
   readonly #transport: Transport;
@@ -59,9 +61,7 @@ export class Files {
   /** A file's bytes. */
   async read(path: SandboxPath, options: ReadFileOptions = {}): Promise<Uint8Array> {
     const { maxBytes, onRealPath, signal } = camelOptions(options);
-    const file = this.#file("GET", path, signal);
-    const whole =
-      onRealPath === undefined ? file : { ...file, query: { ...file.query, real_path: true } };
+    const whole = this.#download(path, onRealPath, signal);
     if (maxBytes === undefined) return this.#bytes(whole, onRealPath);
     try {
       // At least one byte: a range cannot be empty.
@@ -154,11 +154,19 @@ export class Files {
     path: SandboxPath,
     options: DownloadOptions = {},
   ): Promise<ReadableStream<Uint8Array>> {
-    const { range, signal } = options;
-    return this.#stream({
-      ...this.#file("GET", path, signal),
+    const { range, onRealPath, signal } = camelOptions(options);
+    const call: Call = {
+      ...this.#download(path, onRealPath, signal),
       ...(range === undefined ? {} : { headers: rangeHeader(range) }),
-    });
+    };
+    const response = await this.#transport.open(call);
+    try {
+      reportRealPath(response, onRealPath);
+    } catch (error) {
+      await response.body?.cancel();
+      throw error;
+    }
+    return this.#bodyOf(call, response);
   }
 
   /** Describes a path. A link is described itself, unless `follow` is set. */
@@ -294,6 +302,11 @@ export class Files {
     return { method, path: `${this.#base}/fs/file`, query: pathFields(path), signal };
   }
 
+  #download(path: SandboxPath, onRealPath: OnRealPath, signal: AbortSignal | undefined): Call {
+    const file = this.#file("GET", path, signal);
+    return onRealPath === undefined ? file : { ...file, query: { ...file.query, real_path: true } };
+  }
+
   async #put(
     path: SandboxPath,
     body: FileSource,
@@ -310,20 +323,13 @@ export class Files {
     return withSnakeNames(Object.assign(toNamedPath(written), { sizeBytes, etag }));
   }
 
-  async #bytes(call: Call, onRealPath: ReadFileOptions["onRealPath"]): Promise<Uint8Array> {
-    const { bytes, realPath } = await this.#transport.send(
+  async #bytes(call: Call, onRealPath: OnRealPath): Promise<Uint8Array> {
+    const { bytes, response } = await this.#transport.send(
       { ...call, large: true },
-      async (response) => ({
-        bytes: new Uint8Array(await response.arrayBuffer()),
-        realPath: response.headers.get("x-sandkasten-real-path"),
-      }),
+      async (answer) => ({ bytes: new Uint8Array(await answer.arrayBuffer()), response: answer }),
     );
-    if (realPath !== null) onRealPath?.(decodedPath(realPath));
+    reportRealPath(response, onRealPath);
     return bytes;
-  }
-
-  async #stream(call: Call): Promise<ReadableStream<Uint8Array>> {
-    return this.#bodyOf(call, await this.#transport.open(call));
   }
 
   #bodyOf(call: Call, response: Response): ReadableStream<Uint8Array> {
@@ -355,6 +361,11 @@ function octal(mode: number | undefined): string | undefined {
 function skippedPaths(response: Response): readonly string[] {
   const header = response.headers.get("x-sandkasten-unreadable-paths") ?? "";
   return header === "" ? [] : header.split(",").map(decodedPath);
+}
+
+function reportRealPath({ headers }: Response, onRealPath: OnRealPath): void {
+  const realPath = headers.get("x-sandkasten-real-path");
+  if (realPath !== null) onRealPath?.(decodedPath(realPath));
 }
 
 /** Invalid UTF-8 stays percent-encoded. */

@@ -3,7 +3,7 @@
  * touch.
  */
 import { posix } from "node:path";
-import type { Session } from "@sandkasten/sdk";
+import type { DownloadOptions, Session } from "@sandkasten/sdk";
 import { SandboxError } from "@sandkasten/sdk";
 import { ToolError } from "./tool-error.ts";
 
@@ -76,25 +76,55 @@ export async function requireUnblockedTarget(
   }
 }
 
-/** The beginning of a file, unless a link leads from its name to a blocked path. */
+interface PartToRead {
+  readonly start?: number;
+  readonly maxBytes: number;
+  readonly signal: AbortSignal | undefined;
+}
+
+/**
+ * Part of a file, unless a link leads from its name to a blocked path.
+ *
+ * SECURITY: what is checked is the path of the file that was opened, told with its bytes; a link
+ * that changes between two requests gains nothing (threat: path races). Guarded by
+ * unblocked-reads.test.ts.
+ */
 export async function readUnblocked(
   session: Session,
   path: string,
-  maxBytes: number,
-  signal: AbortSignal | undefined,
+  { start = 0, maxBytes, signal }: PartToRead,
 ): Promise<Uint8Array> {
   let isChecked = false;
-  const bytes = await session.files.read(path, {
-    maxBytes,
-    signal,
-    onRealPath: (real) => {
-      requireUnblocked(real, path);
-      isChecked = true;
-    },
-  });
-  // The daemon reports no real path for an empty file, and older daemons never do.
+  const onRealPath = (real: string): void => {
+    requireUnblocked(real, path);
+    isChecked = true;
+  };
+  const bytes =
+    start === 0
+      ? await session.files.read(path, { maxBytes, signal, onRealPath })
+      : await readFrom(session, path, {
+          range: { start, end: start + maxBytes },
+          signal,
+          onRealPath,
+        });
+  // The daemon reports no real path when no byte is read, and older daemons never do.
   if (!isChecked) await requireUnblockedTarget(session, path, signal);
   return bytes;
+}
+
+async function readFrom(
+  session: Session,
+  path: string,
+  options: DownloadOptions,
+): Promise<Uint8Array> {
+  try {
+    const body = await session.files.download(path, options);
+    return new Uint8Array(await new Response(body).arrayBuffer());
+  } catch (error) {
+    // The file ends before the range begins.
+    if (error instanceof SandboxError && error.status === 416) return new Uint8Array();
+    throw error;
+  }
 }
 
 function requireUnblocked(path: string, given: string): void {

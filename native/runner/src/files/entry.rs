@@ -6,11 +6,11 @@ use crate::protocol::failure::Failure;
 use crate::protocol::message::Entry;
 use crate::sys;
 use serde_json::{Value, json};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 
 pub fn stat(path: &Path, follow: bool) -> Result<Value, Failure> {
     let failed = |error| Failure::io("stat", &shown(path), &error);
@@ -35,11 +35,28 @@ pub fn resolve(path: &Path) -> Result<Value, Failure> {
         // Removed since it was opened: the kernel's name for it is no longer a path.
         return Err(failed(io::Error::from_raw_os_error(libc::ENOENT)));
     }
-    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let resolved = read_link_bytes(libc::AT_FDCWD, link.as_bytes())
-        .filter(|resolved| resolved.first() == Some(&b'/'))
+    let resolved = opened_path(file.as_raw_fd(), &found)
         .ok_or_else(|| Failure::new("unsupported", format!("{} has no path", shown(path))))?;
-    Ok(answer(Path::new(OsStr::from_bytes(&resolved)), json!({})))
+    Ok(answer(&resolved, json!({})))
+}
+
+/// What the kernel adds to the path of a file that was removed after it was opened.
+const REMOVED: &[u8] = b" (deleted)";
+
+/// The path under which a file was opened, without links; `None` if the kernel cannot name it.
+pub fn opened_path(file: RawFd, found: &libc::stat) -> Option<PathBuf> {
+    let link = format!("/proc/self/fd/{file}");
+    let mut path =
+        read_link_bytes(libc::AT_FDCWD, link.as_bytes()).filter(|path| path.starts_with(b"/"))?;
+    if path.ends_with(REMOVED) && !is_at(Path::new(OsStr::from_bytes(&path)), found) {
+        path.truncate(path.len() - REMOVED.len());
+    }
+    Some(PathBuf::from(OsString::from_vec(path)))
+}
+
+fn is_at(path: &Path, found: &libc::stat) -> bool {
+    let there = open_itself(path).and_then(|file| stat_fd(file.as_raw_fd()));
+    there.is_ok_and(|there| (there.st_dev, there.st_ino) == (found.st_dev, found.st_ino))
 }
 
 /// Distinguishes two contents of a path: a file that is written anew has another inode, and one
@@ -110,4 +127,30 @@ pub fn read_link_bytes(dir: RawFd, name: &[u8]) -> Option<Vec<u8>> {
     }
     target.truncate(n as usize);
     Some(target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn an_open_file_has_the_path_that_it_was_opened_under() {
+        let dir = std::env::temp_dir().join(format!("opened-path-{}", std::process::id()));
+        fs::create_dir(&dir).unwrap();
+        let dir = dir.canonicalize().unwrap();
+        let (plain, odd) = (dir.join("plain"), dir.join("odd (deleted)"));
+        for path in [&plain, &odd] {
+            fs::write(path, "x").unwrap();
+            fs::hard_link(path, path.with_extension("kept")).unwrap();
+            let file = open_itself(path).unwrap();
+            let opened = || opened_path(file.as_raw_fd(), &stat_fd(file.as_raw_fd()).unwrap());
+            assert_eq!(opened().as_ref(), Some(path));
+            fs::remove_file(path).unwrap();
+            assert_eq!(opened().as_ref(), Some(path), "removed, with another name");
+            fs::remove_file(path.with_extension("kept")).unwrap();
+            assert_eq!(opened().as_ref(), Some(path), "removed");
+        }
+        fs::remove_dir(dir).unwrap();
+    }
 }

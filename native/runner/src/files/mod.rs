@@ -62,7 +62,15 @@ fn perform(request: FileRequest, place: &Place, mailbox: &Mailbox) -> Result<Val
             path,
             offset,
             length,
-        } => read::read(&place.path(&path)?, offset, length, mailbox),
+            real_path,
+        } => {
+            let reading = read::Reading {
+                offset,
+                length,
+                tells_real_path: real_path,
+            };
+            read::read(&place.path(&path)?, &reading, mailbox)
+        }
         FileRequest::Write {
             path,
             mode,

@@ -1,6 +1,6 @@
 //! Reads a file, or a part of it.
 
-use super::place::shown;
+use super::place::{answer, shown};
 use super::{entry, is_kind, open_for_reading, stat_fd};
 use crate::protocol::failure::Failure;
 use crate::sys;
@@ -12,22 +12,31 @@ use std::path::Path;
 
 const PIECE: usize = 128 * 1024;
 
-pub fn read(
-    path: &Path,
-    offset: u64,
-    length: Option<u64>,
-    mailbox: &Mailbox,
-) -> Result<Value, Failure> {
+pub struct Reading {
+    pub offset: u64,
+    pub length: Option<u64>,
+    pub tells_real_path: bool,
+}
+
+pub fn read(path: &Path, reading: &Reading, mailbox: &Mailbox) -> Result<Value, Failure> {
+    let &Reading { offset, length, .. } = reading;
     let failed = |error: io::Error| Failure::io("read", &shown(path), &error);
     let file = open_regular(path)?;
     let found = stat_fd(file.as_raw_fd()).map_err(failed)?;
-    mailbox.send_event(&json!({
+    let mut event = json!({
         "event": "file",
         "size": entry::size_of(&found),
         "mode": found.st_mode & 0o7777,
         "mtime_ms": entry::mtime_ms_of(&found),
         "version": entry::version_of(&found),
-    }));
+    });
+    if reading.tells_real_path {
+        // SECURITY: of the open file, because a second look-up could find another one (threat:
+        // path races). Guarded by tests/hostile/files-races.test.ts.
+        let real = entry::opened_path(file.as_raw_fd(), &found);
+        event["real_path"] = real.map_or(Value::Null, |real| answer(&real, json!({})));
+    }
+    mailbox.send_event(&event);
     let end = length.map_or(u64::MAX, |length| offset.saturating_add(length));
     let mut buffer = vec![0u8; PIECE];
     let mut at = offset;

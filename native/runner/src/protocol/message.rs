@@ -151,6 +151,8 @@ pub enum FileRequest {
         #[serde(default)]
         offset: u64,
         length: Option<u64>,
+        #[serde(default)]
+        real_path: bool,
     },
     Write {
         path: WirePath,

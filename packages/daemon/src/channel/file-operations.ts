@@ -7,6 +7,7 @@ import {
   pathSchema,
   ProtocolError,
   readSchema,
+  SandboxError,
   statSchema,
   tarSchema,
   writtenSchema,
@@ -18,6 +19,10 @@ import { call, callWithBody, checkRequest, connectionFor } from "./call.ts";
 import { checked } from "./checked-message.ts";
 import type { ConnectionHolder } from "./connection-holder.ts";
 import { wirePath } from "./wire-path.ts";
+
+interface ReportedFile extends Omit<FileRead, "body" | "realPath"> {
+  readonly realPath?: NamedPath | null;
+}
 
 export class FileOperations {
   readonly #holder: ConnectionHolder;
@@ -34,10 +39,17 @@ export class FileOperations {
     return await this.#pathOf({ op: "realpath", path: wirePath(path) });
   }
 
-  async readFile(...[path, range = {}]: Parameters<Channel["readFile"]>): Promise<FileRead> {
-    const request = checkRequest({ op: "read", path: wirePath(path), ...range });
+  async readFile(
+    ...[path, { realPath = false, ...range } = {}]: Parameters<Channel["readFile"]>
+  ): Promise<FileRead> {
+    const request = checkRequest({
+      op: "read",
+      path: wirePath(path),
+      ...range,
+      ...(realPath && { real_path: true }),
+    });
     const connection = await connectionFor(this.#holder, request.op);
-    let file: Omit<FileRead, "body"> | undefined;
+    let file: ReportedFile | undefined;
     const sink = new ByteStreamSink({
       op: request.op,
       maxBytes: range.length,
@@ -51,7 +63,22 @@ export class FileOperations {
     });
     await sink.begun.promise;
     if (file === undefined) throw new Error("a read began without its event");
-    return { ...file, body: sink.readable(connection, stream) };
+    const { realPath: reported, ...rest } = file;
+    const read = { ...rest, body: sink.readable(connection, stream) };
+    if (!realPath) return read;
+    try {
+      return { ...read, realPath: await this.#realPathOf(path, reported) };
+    } catch (error) {
+      await read.body.cancel();
+      throw error;
+    }
+  }
+
+  async #realPathOf(path: SandboxPath, reported: NamedPath | null | undefined): Promise<NamedPath> {
+    // Runners of earlier versions do not report it with the file.
+    if (reported === undefined) return await this.realpath(path);
+    if (reported !== null) return reported;
+    throw new SandboxError("UNSUPPORTED", "the open file has no path");
   }
 
   writeFile(

@@ -385,6 +385,27 @@ describe("hostile answers", () => {
     expect(await channel.ping()).toMatchObject({ shell: "sh" });
   });
 
+  it("a runner that does not tell a file's real path is asked for it, and one that has none is not", async () => {
+    const file = { event: "file", size: 1, mode: 0o644, mtime_ms: 0, version: "v" };
+    const requests: string[] = [];
+    const read = async (event: object): Promise<unknown> => {
+      await using runner = await hostileOnce(async (peer) => {
+        peer.hello();
+        const { stream } = await peer.request("read");
+        peer.event(stream, event);
+        const second = await peer.request("realpath");
+        requests.push("realpath");
+        peer.respond(second.stream, { path: "/y" });
+      });
+      const { realPath } = await channelTo(runner).readFile("/x", { realPath: true });
+      return realPath;
+    };
+    expect(await read({ ...file, real_path: { path: "/z" } })).toEqual({ path: "/z" });
+    await expect(read({ ...file, real_path: null })).rejects.toMatchObject({ code: "UNSUPPORTED" });
+    expect(requests).toEqual([]);
+    expect(await read(file)).toEqual({ path: "/y" });
+  });
+
   it("a body that is cut is an error, never a shorter file", async () => {
     await using runner = await hostileOnce(async (peer) => {
       peer.hello();

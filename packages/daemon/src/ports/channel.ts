@@ -146,6 +146,8 @@ export interface FileRead {
   readonly mtimeMs: number;
   /** Changes whenever the content does. */
   readonly version: string;
+  /** Where the file is whose bytes these are, without links; present if it was asked for. */
+  readonly realPath?: NamedPath;
   /** A byte stream of the requested range; must be consumed or cancelled. Its chunks may be kept. */
   readonly body: ReadableStream<Uint8Array>;
 }
@@ -313,7 +315,12 @@ export interface Channel {
   realpath(path: SandboxPath): Promise<NamedPath>;
   readFile(
     path: SandboxPath,
-    range?: { readonly offset?: number; readonly length?: number },
+    options?: {
+      readonly offset?: number;
+      readonly length?: number;
+      /** Report the real path of the file that was opened. */
+      readonly realPath?: boolean;
+    },
   ): Promise<FileRead>;
   /** Writes atomically: readers see the old or the new content, never a mix. */
   writeFile(

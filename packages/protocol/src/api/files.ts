@@ -97,7 +97,8 @@ export const filePathQuery = z.object(place);
 export const downloadQuery = z.object({
   ...place,
   real_path: flagInQuery.optional().meta({
-    description: "Adds the header `X-Sandkasten-Real-Path` with the resolved path, percent-encoded",
+    description:
+      "Adds the header `X-Sandkasten-Real-Path`: the path without links of the file that was opened, percent-encoded",
   }),
 });
 export const statQuery = z.object({

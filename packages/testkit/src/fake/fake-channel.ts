@@ -127,21 +127,18 @@ export class FakeChannel implements Channel {
   }
 
   async readFile(
-    path: SandboxPath,
-    range: { readonly offset?: number; readonly length?: number } = {},
+    ...[path, { offset: start = 0, length, realPath } = {}]: Parameters<Channel["readFile"]>
   ): Promise<FileRead> {
     await this.#enter();
-    const { node, bytes } = this.#sandbox.files.bytes(this.#path(path));
-    const start = range.offset ?? 0;
-    const part = bytes.subarray(
-      start,
-      range.length === undefined ? undefined : start + range.length,
-    );
+    const place = this.#path(path);
+    const { node, bytes } = this.#sandbox.files.bytes(place);
+    const part = bytes.subarray(start, length === undefined ? undefined : start + length);
     return {
       size: bytes.byteLength,
       mode: node.mode,
       mtimeMs: node.mtimeMs,
       version: String(node.version),
+      ...(realPath === true && { realPath: namedPath(this.#sandbox.files.follow(place)) }),
       body: streamOf(part),
     };
   }

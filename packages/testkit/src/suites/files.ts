@@ -223,6 +223,22 @@ export function fileSuite(fixture: FixtureOf): void {
     expect(await channel.realpath("linked/../linked/./target")).toEqual({ path });
   });
 
+  it("reads a file with its real path, also when its name says that it was removed", async () => {
+    const { channel } = fixture();
+    const name = "real/the file (deleted)";
+    const { path } = await channel.writeFile(name, Buffer.from("x"));
+    const link = writeTar([{ path: "link-to-real", type: "symlink", target: name }]);
+    await channel.extractTar(".", link);
+    for (const asked of [name, "link-to-real", "real/../real/./the file (deleted)"]) {
+      const { realPath, body } = await channel.readFile(asked, { realPath: true, length: 1 });
+      await body.cancel();
+      expect(realPath).toEqual({ path });
+    }
+    const { body, ...rest } = await channel.readFile(name);
+    await body.cancel();
+    expect(rest).not.toHaveProperty("realPath");
+  });
+
   it("adds to the end of a file, which need not be there, all or nothing", async () => {
     const { channel } = fixture();
     const first = await channel.appendFile("logs/log", Buffer.from("one\n"), { mode: 0o640 });
@@ -366,6 +382,9 @@ export function fileSuite(fixture: FixtureOf): void {
     });
     expect(await channel.stat(raw("a\xff"))).toMatchObject({ rawPath: base64("a\xff"), size: 1 });
     expect(await channel.realpath(raw("a\xff"))).toMatchObject({ rawPath: base64("a\xff") });
+    const read = await channel.readFile(raw("a\xff"), { realPath: true });
+    await read.body.cancel();
+    expect(read.realPath).toMatchObject({ rawPath: base64("a\xff") });
     expect((await channel.appendFile(raw("a\xff"), Buffer.from("2"))).size).toBe(2);
     expect(await channel.copy(raw("a\xff"), raw("b\xfe"))).toMatchObject({
       rawPath: base64("b\xfe"),

@@ -1,9 +1,8 @@
 /** `sandbox_fs_read`: reads a file in the sandbox. */
 import type { Session } from "@sandkasten/sdk";
-import { SandboxError } from "@sandkasten/sdk";
 import { z } from "zod";
 import { sandboxFields, sandboxIdOf } from "../input-fields.ts";
-import { readUnblocked, requireUnblockedTarget, sandboxPath } from "../sandbox-paths.ts";
+import { readUnblocked, sandboxPath } from "../sandbox-paths.ts";
 import { defineTool, type SandboxTool } from "../tool.ts";
 import type { CodeSandbox } from "./code-sandbox.ts";
 
@@ -97,29 +96,11 @@ async function readSlice(
   path: string,
   { offset, maxBytes, signal }: SliceOptions,
 ): Promise<Slice> {
-  const bytes = await readRange(session, path, offset, maxBytes + 1, signal);
+  const part = { start: offset, maxBytes: maxBytes + 1, signal };
+  const bytes = await readUnblocked(session, path, part);
   if (offset === 0 && bytes.length <= maxBytes) return { bytes, sizeBytes: bytes.length };
   const { sizeBytes } = await session.files.stat(path, { follow: true, signal });
   return { bytes: bytes.subarray(0, maxBytes), sizeBytes };
-}
-
-async function readRange(
-  session: Session,
-  path: string,
-  start: number,
-  length: number,
-  signal: AbortSignal | undefined,
-): Promise<Uint8Array> {
-  if (start === 0) return await readUnblocked(session, path, length, signal);
-  await requireUnblockedTarget(session, path, signal);
-  try {
-    const range = { start, end: start + length };
-    const body = await session.files.download(path, { range, signal });
-    return Buffer.concat(await Array.fromAsync(body));
-  } catch (error) {
-    if (error instanceof SandboxError && error.status === 416) return new Uint8Array();
-    throw error;
-  }
 }
 
 /** The text of a slice, up to its last complete character; undefined if it is not UTF-8. */

@@ -56,7 +56,7 @@ export function publishFileTool(
       await sandbox.use(sandboxId, signal, async (session) => {
         const path = sandboxPath(given);
         const most = sandbox.maxArtifactBytes;
-        const bytes = await readUnblocked(session, path, most + 1, signal);
+        const bytes = await readUnblocked(session, path, { maxBytes: most + 1, signal });
         if (bytes.length > most)
           throw new ToolError(
             "LIMIT_EXCEEDED",

@@ -49,6 +49,25 @@ describe("a file as bytes", () => {
     expect(missing.json).toMatchObject({ error_code: "FILE_NOT_FOUND" });
   });
 
+  it("is sent with the real path of the file that was opened, whatever the name means later", async () => {
+    await using own = await HttpFixture.start({
+      replace: {
+        files: {
+          async open(...args) {
+            const files = await this.open!(...args);
+            // A second look-up finds what a link has been changed to.
+            const later = { path: "/etc/shadow" };
+            return overriding(files, { realpath: () => Promise.resolve(later) });
+          },
+        },
+      },
+    });
+    const file = `/v1/sessions/${await own.createSession()}/fs/file?path=opened`;
+    await own.call(file, { method: "PUT", body: "x" });
+    const { headers } = await own.call(`${file}&real_path=true`);
+    expect(headers.get("x-sandkasten-real-path")).toBe("/workspace/opened");
+  });
+
   it("is never something that a browser would show", async () => {
     for (const name of ["page.html", "image.svg", "script.js", "x"]) {
       await put(name, "<script>alert(1)</script>");

@@ -7,9 +7,9 @@ import {
   SandboxError,
   writtenFileSchema,
 } from "@sandkasten/protocol";
+import type { NamedPath } from "@sandkasten/protocol";
 import { z } from "zod";
 import type { FileRead, SandboxPath } from "../../../../ports/channel.ts";
-import type { FileOperations } from "../../../../sessions/services/file-service.ts";
 import { answerOf, errors, FILE_ERRORS, WRITE_ERRORS } from "../../openapi/documented-responses.ts";
 import { writtenFileBody } from "../../bodies/file-body.ts";
 import { pathOf } from "../../bodies/path-body.ts";
@@ -70,17 +70,11 @@ export function downloadRoutes(app: App, space: FileSpace, context: NativeContex
     async (request, reply) => {
       const path = pathOf(request.query);
       using files = await space.open(request.caller, request.params.id, path);
-      const slice = openSlice(files, path, request.raw.headers);
-      if (request.query.real_path === true) {
-        // Concurrently, because each needs a round trip to the sandbox.
-        const [real] = await Promise.allSettled([realPathHeader(files, path), slice]);
-        if (real.status === "rejected") {
-          await slice.then(({ read }) => read.body.cancel());
-          throw real.reason;
-        }
-        reply.headers(real.value);
-      }
-      const { read, range } = await slice;
+      const { read, range } = await openSlice(files, path, {
+        headers: request.raw.headers,
+        realPath: request.query.real_path === true,
+      });
+      if (read.realPath !== undefined) reply.headers(realPathHeader(read.realPath));
       if (range?.length === 0) {
         await read.body.cancel();
         return await reply.code(416).header("Content-Range", `bytes */${read.size}`).send();
@@ -155,13 +149,8 @@ function fileHeaders(path: SandboxPath, file: FileRead): Record<string, string> 
   };
 }
 
-async function realPathHeader(
-  files: FileOperations,
-  path: SandboxPath,
-): Promise<Record<string, string>> {
-  const real = await files.realpath(path);
-  const bytes =
-    real.rawPath === undefined ? Buffer.from(real.path) : Buffer.from(real.rawPath, "base64");
+function realPathHeader({ path, rawPath }: NamedPath): Record<string, string> {
+  const bytes = rawPath === undefined ? Buffer.from(path) : Buffer.from(rawPath, "base64");
   // Escapes every byte that is not a plain path character, so any name fits into a header.
   const encoded = bytes
     .toString("latin1")

@@ -31,16 +31,16 @@ export async function peek(files: FileOperations, path: SandboxPath): Promise<Fi
 export async function openSlice(
   files: FileOperations,
   path: SandboxPath,
-  headers: IncomingHttpHeaders,
+  { headers, realPath }: { readonly headers: IncomingHttpHeaders; readonly realPath: boolean },
 ): Promise<FileSlice> {
   const ifRange = headers["if-range"];
   const wanted = await wantedPart(files, path, headers);
-  if (wanted === undefined) return { read: await files.readFile(path) };
-  const read = await files.readFile(path, wanted);
+  if (wanted === undefined) return { read: await files.readFile(path, { realPath }) };
+  const read = await files.readFile(path, { ...wanted, realPath });
   if (typeof ifRange === "string" && ifRange !== etagOf(read)) {
     // It was replaced since it was checked: a part of it would not match what the client has.
     await read.body.cancel();
-    return { read: await files.readFile(path) };
+    return { read: await files.readFile(path, { realPath }) };
   }
   const rest = Math.max(0, read.size - wanted.offset);
   return { read, range: { first: wanted.offset, length: Math.min(wanted.length ?? rest, rest) } };
