@@ -16,7 +16,7 @@ import type {
 } from "../../ports/backend.ts";
 import type { Channel } from "../../ports/channel.ts";
 import { throwIfCancelled } from "./cancelled.ts";
-import type { Container, ContainerDriver } from "./container-driver.ts";
+import type { AskSandbox, Container, ContainerDriver } from "./container-driver.ts";
 import { isolationTier } from "./isolation-tier.ts";
 import { KeyedMutex } from "./keyed-mutex.ts";
 import { checkLimits, checkWorkspaceLimits } from "./limits.ts";
@@ -188,11 +188,10 @@ export class ContainerBackend<C extends Container = Container> implements Backen
 
   async stats(id: string): Promise<SandboxStats> {
     const container = await this.#living(id);
-    if (this.#paused.has(id))
-      return await this.#driver.usage(container, undefined, this.#nextProbe());
-    return await this.#ask(container, (channel) =>
-      this.#driver.usage(container, channel, this.#nextProbe()),
-    );
+    const ask: AskSandbox | undefined = this.#paused.has(id)
+      ? undefined
+      : (question) => this.#ask(container, question);
+    return await this.#driver.usage(container, ask, this.#nextProbe());
   }
 
   async isolation(id: string): Promise<IsolationReport> {

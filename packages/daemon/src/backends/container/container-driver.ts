@@ -40,6 +40,9 @@ type PassedOn =
   | "listWorkspaces"
   | "destroyWorkspace";
 
+/** Asks the sandbox itself, over a channel that is open for as long as the question takes. */
+export type AskSandbox = <T>(question: (channel: Channel) => Promise<T>) => Promise<T>;
+
 /**
  * Drives one engine. The caller has checked ids, limits and capabilities, and serializes changes
  * per sandbox. Every method rejects with a `SandboxError` from the catalogue.
@@ -68,7 +71,7 @@ export interface ContainerDriver<C extends Container> extends Pick<Backend, Pass
   pause(container: C, fence?: number): Promise<void>;
   resume(container: C, fence?: number): Promise<void>;
   list(): Promise<SandboxListing[]>;
-  /** @param channel - Absent while the sandbox is paused, so it cannot be asked. */
-  usage(container: C, channel: Channel | undefined, execId: string): Promise<SandboxStats>;
+  /** @param ask - Absent while the sandbox is paused, so it cannot be asked. */
+  usage(container: C, ask: AskSandbox | undefined, execId: string): Promise<SandboxStats>;
   measure(container: C, inside: Probe): Promise<Measured>;
 }

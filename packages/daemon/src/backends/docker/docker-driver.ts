@@ -11,10 +11,14 @@ import type {
   SandboxStats,
   WorkspaceListing,
 } from "../../ports/backend.ts";
-import type { Channel } from "../../ports/channel.ts";
 import type { ImageStore } from "../../ports/image-store.ts";
 import { deadSandbox } from "../container/container-backend.ts";
-import type { ContainerDriver, FoundContainer, Measured } from "../container/container-driver.ts";
+import type {
+  AskSandbox,
+  ContainerDriver,
+  FoundContainer,
+  Measured,
+} from "../container/container-driver.ts";
 import { readOomScore } from "../container/oom-score.ts";
 import { RUNNER_PATH } from "../container/paths.ts";
 import type { Probe } from "../container/probe.ts";
@@ -252,10 +256,10 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
 
   async usage(
     container: DockerContainer,
-    channel: Channel | undefined,
+    ask: AskSandbox | undefined,
     execId: string,
   ): Promise<SandboxStats> {
-    return await this.#usage.of(container, channel, execId);
+    return await this.#usage.of(container, ask, execId);
   }
 
   async measure(measured: DockerContainer, inside: Probe): Promise<Measured> {

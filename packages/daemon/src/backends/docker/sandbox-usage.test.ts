@@ -2,6 +2,7 @@
 import { SandboxError } from "@sandkasten/protocol";
 import { expect, test } from "vitest";
 import type { Channel } from "../../ports/channel.ts";
+import type { AskSandbox } from "../container/container-driver.ts";
 import type { Engine } from "./engine.ts";
 import { type DockerContainer, SandboxUsage } from "./sandbox-usage.ts";
 
@@ -24,25 +25,22 @@ async function* counted(): AsyncGenerator<object> {
   yield await Promise.resolve({ stream: "stdout", bytes: Buffer.from("345\n") });
 }
 
+const askBy =
+  (channel: Channel): AskSandbox =>
+  (question) =>
+    question(channel);
+
 test("a sandbox without a free process keeps the size that was counted before", async () => {
   const of = new SandboxUsage(engine);
   const asked = Object.assign(counted(), { detach: () => undefined });
-  const before = await of.of(
-    container,
-    channelThat(() => Promise.resolve(asked)),
-    "p1",
-  );
+  const before = await of.of(container, askBy(channelThat(() => Promise.resolve(asked))), "p1");
   expect(before).toMatchObject({ pids: 100, diskBytes: 345 });
   const full = new SandboxError("SANDBOX_UNREACHABLE", "no process can be started");
-  const later = await of.of(
-    container,
-    channelThat(() => Promise.reject(full)),
-    "p2",
-  );
+  const later = await of.of(container, askBy(channelThat(() => Promise.reject(full))), "p2");
   expect(later).toMatchObject({ pids: 100, diskBytes: 345 });
 });
 
 test("a mistake of our own is not taken for a busy sandbox", async () => {
-  const broken = channelThat(() => Promise.reject(new TypeError("a mistake")));
+  const broken = askBy(channelThat(() => Promise.reject(new TypeError("a mistake"))));
   await expect(new SandboxUsage(engine).of(container, broken, "p1")).rejects.toThrow("a mistake");
 });

@@ -2,7 +2,7 @@
 import { SandboxError } from "@sandkasten/protocol";
 import type { SandboxStats } from "../../ports/backend.ts";
 import type { Channel } from "../../ports/channel.ts";
-import type { Container } from "../container/container-driver.ts";
+import type { AskSandbox, Container } from "../container/container-driver.ts";
 import { measureDisk } from "./disk-usage.ts";
 import type { Engine } from "./engine.ts";
 import type { SandboxNotes } from "./sandbox-labels.ts";
@@ -30,7 +30,7 @@ export class SandboxUsage {
   /** @param channel - Absent while the sandbox is paused, so it cannot report its disk usage. */
   async of(
     container: DockerContainer,
-    channel: Channel | undefined,
+    ask: AskSandbox | undefined,
     probeId: string,
   ): Promise<SandboxStats> {
     const { notes, handle, containerId } = container;
@@ -38,8 +38,8 @@ export class SandboxUsage {
     const usage = await this.#engine.usage(containerId);
     if (usage === undefined)
       throw new SandboxError("SANDBOX_NOT_FOUND", `there is no sandbox ${id}`);
-    if (channel !== undefined) {
-      const inVolumes = await this.#ask(channel, notes, probeId);
+    if (ask !== undefined) {
+      const inVolumes = await ask((channel) => this.#measure(channel, notes, probeId));
       const inRoot = notes.profile === "root" ? await this.#engine.writtenBytes(containerId) : 0;
       if (inVolumes !== undefined) this.#diskBytes.set(id, inVolumes + inRoot);
     }
@@ -52,7 +52,11 @@ export class SandboxUsage {
   }
 
   /** Undefined if the sandbox cannot count, because code in it has used up all processes or memory. */
-  async #ask(channel: Channel, notes: SandboxNotes, probeId: string): Promise<number | undefined> {
+  async #measure(
+    channel: Channel,
+    notes: SandboxNotes,
+    probeId: string,
+  ): Promise<number | undefined> {
     try {
       return await measureDisk(channel, notes, probeId);
     } catch (error) {

@@ -1,13 +1,10 @@
-/**
- * Reads and changes a sandbox's cgroups, on version 1 and version 2. Reads are synchronous: the
- * kernel answers from memory within microseconds, and an asynchronous read takes several turns of
- * the thread pool.
- */
-import { readFileSync } from "node:fs";
+/** Reads and changes a sandbox's cgroups, on version 1 and version 2. */
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { SandboxError } from "@sandkasten/protocol";
+import { readOnce } from "./kernel-files.ts";
+import type { ReadFile } from "./kernel-files.ts";
 import { isMissing } from "./sandbox-record.ts";
 
 /** The cgroup directories of one sandbox, by controller (`unified` for version 2). */
@@ -26,8 +23,12 @@ export interface CgroupUsage {
 const NO_LIMIT = Number.MAX_SAFE_INTEGER;
 const FREEZE_TIMEOUT_MS = 10_000;
 
-export function readUsage(paths: CgroupPaths): CgroupUsage {
+export function readUsage(paths: CgroupPaths, read: ReadFile = readOnce): CgroupUsage {
   const { memory, pids, cpuacct, unified } = paths;
+  const readNumber = (directory: string | undefined, file: string): number =>
+    numberIn(readText(directory, file, read));
+  const readField = (directory: string | undefined, file: string, field: string): number =>
+    fieldIn(readText(directory, file, read), field);
   return {
     memoryBytes: memory
       ? readNumber(memory, "memory.usage_in_bytes")
@@ -49,8 +50,8 @@ export function readUsage(paths: CgroupPaths): CgroupUsage {
 /** The CPU quota in thousandths of a processor; 0 if there is no quota. */
 export function readCpuMillicores(paths: CgroupPaths): number {
   if (paths["cpu"]) {
-    const quota = readNumber(paths["cpu"], "cpu.cfs_quota_us");
-    const period = readNumber(paths["cpu"], "cpu.cfs_period_us");
+    const quota = numberIn(readText(paths["cpu"], "cpu.cfs_quota_us"));
+    const period = numberIn(readText(paths["cpu"], "cpu.cfs_period_us"));
     return quota > 0 && period > 0 ? Math.round((quota * 1000) / period) : 0;
   }
   const text = readText(paths["unified"], "cpu.max");
@@ -67,10 +68,11 @@ export async function thaw(paths: CgroupPaths): Promise<void> {
   await setFrozen(paths, false);
 }
 
-export function isFrozen(paths: CgroupPaths): boolean {
+export function isFrozen(paths: CgroupPaths, read: ReadFile = readOnce): boolean {
   // The unified hierarchy can freeze even without controllers on it; version 1 is the fallback.
-  if (paths["unified"]) return readField(paths["unified"], "cgroup.events", "frozen") === 1;
-  return readText(paths["freezer"], "freezer.state")?.trim() === "FROZEN";
+  if (paths["unified"])
+    return fieldIn(readText(paths["unified"], "cgroup.events", read), "frozen") === 1;
+  return readText(paths["freezer"], "freezer.state", read)?.trim() === "FROZEN";
 }
 
 async function setFrozen(paths: CgroupPaths, frozen: boolean): Promise<void> {
@@ -95,10 +97,14 @@ async function setFrozen(paths: CgroupPaths, frozen: boolean): Promise<void> {
   }
 }
 
-function readText(directory: string | undefined, file: string): string | undefined {
+function readText(
+  directory: string | undefined,
+  file: string,
+  read: ReadFile = readOnce,
+): string | undefined {
   if (directory === undefined) return undefined;
   try {
-    return readFileSync(join(directory, file), "utf8");
+    return read(join(directory, file));
   } catch (error) {
     if (isMissing(error)) return undefined;
     throw error;
@@ -106,15 +112,14 @@ function readText(directory: string | undefined, file: string): string | undefin
 }
 
 /** 0 for values that this machine does not count, a very large number for unlimited ones. */
-function readNumber(directory: string | undefined, file: string): number {
-  const text = readText(directory, file)?.trim();
+function numberIn(text: string | undefined): number {
   if (text === undefined) return 0;
-  if (text === "max") return NO_LIMIT;
-  return Math.min(Number(text), NO_LIMIT);
+  const value = text.trim();
+  if (value === "max") return NO_LIMIT;
+  return Math.min(Number(value), NO_LIMIT);
 }
 
-function readField(directory: string | undefined, file: string, field: string): number {
-  const text = readText(directory, file);
+function fieldIn(text: string | undefined, field: string): number {
   const line = text?.split("\n").find((candidate) => candidate.startsWith(`${field} `));
   return line === undefined ? 0 : Number(line.slice(field.length + 1));
 }

@@ -13,11 +13,11 @@ import type {
   StorageUse,
   WorkspaceListing,
 } from "../../ports/backend.ts";
-import type { Channel } from "../../ports/channel.ts";
 import type { Log } from "../../ports/log.ts";
 import type { RootfsStore } from "../../ports/image-store.ts";
 import { deadSandbox } from "../container/container-backend.ts";
 import type {
+  AskSandbox,
   Container,
   ContainerDriver,
   FoundContainer,
@@ -30,8 +30,10 @@ import type { ImageNode, TrustFile } from "../container/trust-store.ts";
 import { freeze, isFrozen, readUsage, thaw } from "./cgroups.ts";
 import { CompiledSeccomp } from "./compiled-seccomp.ts";
 import { createRequest } from "./create-request.ts";
+import { usedOnDisk } from "./disk-use.ts";
 import { GVISOR_FLAGS } from "./config/gvisor.ts";
 import { measureIsolation } from "./isolation.ts";
+import { KernelFiles } from "./kernel-files.ts";
 import { Launcher } from "./launcher.ts";
 import type { LauncherCreate, LauncherIdentity } from "./launcher.ts";
 import { relayToRunner } from "./runner-relay.ts";
@@ -87,6 +89,7 @@ export class OciDriver implements ContainerDriver<OciContainer> {
   readonly #seccomp = new CompiledSeccomp();
   /** The launcher's records never change, so each is read once. */
   readonly #records = new Map<string, SandboxRecord>();
+  readonly #kernelFiles = new KernelFiles();
 
   private constructor(
     options: OciDriverOptions,
@@ -158,8 +161,13 @@ export class OciDriver implements ContainerDriver<OciContainer> {
     };
   }
 
-  async remove(id: string): Promise<void> {
+  #forget(id: string): void {
     this.#records.delete(id);
+    this.#kernelFiles.forget(id);
+  }
+
+  async remove(id: string): Promise<void> {
+    this.#forget(id);
     // The launcher's own notes name the runtime; ours is used only if there are none.
     const isNoted = existsSync(join(this.#stateDir(id), "intent.json"));
     const { runtime, ...request } = this.#identity(id);
@@ -169,15 +177,16 @@ export class OciDriver implements ContainerDriver<OciContainer> {
   async find(id: string): Promise<FoundContainer<OciContainer>> {
     const record = this.#records.get(id) ?? (await readRecord(this.#stateDir(id)));
     if (record === undefined) return { state: "absent" };
-    if (!isAlive(record)) {
-      this.#records.delete(id);
+    const read = this.#kernelFiles.readerFor(id);
+    if (!isAlive(record, read)) {
+      this.#forget(id);
       // Another process may have destroyed it since its record was read.
       if (!this.hasTraces(id)) return { state: "absent" };
       return { state: "dead", outOfMemory: ranOutOfMemory(record) };
     }
     this.#records.set(id, record);
     const container = { record, handle: handleOf(record) };
-    return { state: isFrozen(record.cgroups) ? "paused" : "running", container };
+    return { state: isFrozen(record.cgroups, read) ? "paused" : "running", container };
   }
 
   async connect({ record }: OciContainer, signal: AbortSignal): Promise<Duplex> {
@@ -205,13 +214,17 @@ export class OciDriver implements ContainerDriver<OciContainer> {
     return found.map(({ id, state }) => ({ id, state: state === "partial" ? "dead" : state }));
   }
 
-  async usage({ record }: OciContainer, channel: Channel | undefined): Promise<SandboxStats> {
+  async usage({ record }: OciContainer, ask: AskSandbox | undefined): Promise<SandboxStats> {
     const { limits } = record.meta;
-    const inside = await channel?.ping();
+    // The host sees neither the disk of a gVisor sandbox nor how its memory is divided.
+    const isSeenFromHere = record.runtime.kind !== "runsc";
+    const seenBytes = isSeenFromHere ? usedOnDisk(`/proc/${record.pid}/root`) : undefined;
+    const inside = seenBytes === undefined ? await ask?.((channel) => channel.ping()) : undefined;
+    const usedBytes = seenBytes ?? inside?.diskUsedBytes;
     return {
-      ...readUsage(record.cgroups),
+      ...readUsage(record.cgroups, this.#kernelFiles.readerFor(record.id)),
       // Outside, gVisor's own threads and memory are counted together with code's.
-      ...(record.runtime.kind === "runsc" && {
+      ...(!isSeenFromHere && {
         memoryLimitBytes: limits.memoryBytes,
         pidsLimit: limits.pids,
         ...(inside?.memoryBytes !== undefined && { memoryBytes: inside.memoryBytes }),
@@ -219,8 +232,8 @@ export class OciDriver implements ContainerDriver<OciContainer> {
         ...(inside?.oomKills !== undefined && { oomKills: inside.oomKills }),
       }),
       diskBytes:
-        record.workspace === undefined && inside?.diskUsedBytes !== undefined
-          ? inside.diskUsedBytes
+        record.workspace === undefined && usedBytes !== undefined
+          ? usedBytes
           : await this.#writtenBytes(record),
       diskLimitBytes: limits.diskBytes,
     };
@@ -311,8 +324,8 @@ export class OciDriver implements ContainerDriver<OciContainer> {
   }
 
   /**
-   * Bytes written to the sandbox's own disk: a paused sandbox cannot report its disk usage, and one
-   * with a persistent workspace reports that disk.
+   * Bytes written to the sandbox's own disk, for a paused sandbox that only itself could tell its
+   * disk usage, and for one whose `/workspace` is the disk of a persistent workspace.
    */
   async #writtenBytes({ id }: SandboxRecord): Promise<number> {
     try {

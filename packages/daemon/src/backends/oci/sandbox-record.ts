@@ -1,5 +1,4 @@
 /** The launcher's record of a sandbox, read and checked against the running process. */
-import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { launcherRecordSchema, SandboxError } from "@sandkasten/protocol";
@@ -7,6 +6,8 @@ import { z } from "zod";
 import type { SandboxHandle } from "../../ports/backend.ts";
 import { limitsSchema } from "../../limits-schema.ts";
 import { systemCode } from "../../system-errors.ts";
+import { readOnce } from "./kernel-files.ts";
+import type { ReadFile } from "./kernel-files.ts";
 
 /** The daemon's metadata in the record, for the next daemon. */
 const metaSchema = z.object({
@@ -46,9 +47,9 @@ export async function readRecord(stateDir: string): Promise<SandboxRecord | unde
 }
 
 /** A pid alone may have been reused; with the start time it is unique. */
-export function isAlive(record: SandboxRecord): boolean {
+export function isAlive(record: SandboxRecord, read: ReadFile = readOnce): boolean {
   try {
-    const stat = readFileSync(`/proc/${record.pid}/stat`, "utf8");
+    const stat = read(`/proc/${record.pid}/stat`);
     const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
     return fields[0] !== "Z" && Number(fields[19]) === record.start_time;
   } catch (error) {
