@@ -147,6 +147,18 @@ describe.each(["bash", "dash", "busybox"] as const)("a shell (%s)", (shell) => {
     await sandbox.sh("exit");
   });
 
+  test.runIf(shell === "bash")("a trace that cannot be changed fails no command", async () => {
+    const env = { TRACEPARENT: "new", OTHER: "x" };
+    const traced = await sandbox.sh("echo $TRACEPARENT $OTHER", { env });
+    expect(traced).toMatchObject({ stdout: "new x\n", stderr: "", exitCode: 0 });
+    await sandbox.sh("readonly TRACEPARENT=old");
+    for (const given of [env, { TRACEPARENT: "new" }]) {
+      const ran = await sandbox.sh("echo $TRACEPARENT; false", { env: given });
+      expect(ran).toMatchObject({ stdout: "old\n", exitCode: 1 });
+    }
+    await sandbox.sh("exit");
+  });
+
   test.runIf(shell === "bash")("what bash sets itself fails no command", async () => {
     const env = { UID: "5", SHELLOPTS: "x", _: "/bin/node", SHLVL: "7", A: "b" };
     const ran = await sandbox.sh("echo $UID $A", { env });

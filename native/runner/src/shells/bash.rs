@@ -38,6 +38,9 @@ const OWN_VARIABLES: [&str; 8] = [
     "SHELLOPTS",
     "UID",
 ];
+/// Not checked: a command should rather run in another trace than not at all, and with telemetry on
+/// every command has it.
+const TRACE_VARIABLE: &str = "TRACEPARENT";
 /// What may lead to a trace or a DEBUG trap, or has the test of `command` fail aloud.
 const SHOWING_WORDS: [&[u8]; 6] = [b"set", b"trap", b"source", b". ", b"eval", b"enable"];
 
@@ -124,8 +127,9 @@ impl CommandLines<'_> {
         ));
         let before = self.before_text();
         let env = assignments(self.settable());
-        if !env.is_empty() {
-            text.push_str(&format!("{env}\\command eval {}&&{{ ", self.env_check()));
+        let check = self.env_check();
+        if let Some(check) = &check {
+            text.push_str(&format!("{env}\\command eval {check}&&{{ "));
         }
         // The last argument becomes `$_`, where the code must not find our file.
         if let (Some(file), true) = (self.status_file, before.is_empty()) {
@@ -135,7 +139,7 @@ impl CommandLines<'_> {
         let mut bytes = [text.as_bytes(), b"\\command eval '"].concat();
         push_quoted(&mut bytes, before.as_bytes());
         push_quoted(&mut bytes, self.text);
-        bytes.extend_from_slice(if env.is_empty() { b"';" } else { b"';};" });
+        bytes.extend_from_slice(if check.is_some() { b"';};" } else { b"';" });
         bytes
     }
 
@@ -170,8 +174,8 @@ impl CommandLines<'_> {
 
     /// Fails, and says why, unless every variable has the value that the command is to find. bash runs
     /// a command with the old value of a variable that is readonly.
-    fn env_check(&self) -> String {
-        let checks: Vec<String> = (self.settable())
+    fn env_check(&self) -> Option<String> {
+        let checks: Vec<String> = (self.settable().filter(|(name, _)| name != TRACE_VARIABLE))
             .map(|(name, value)| {
                 format!(
                     "{{ [[ ${{{name}-}} == {} ]]||{{ \\command printf \
@@ -181,7 +185,7 @@ impl CommandLines<'_> {
                 )
             })
             .collect();
-        quoted(&checks.join("&&"))
+        (!checks.is_empty()).then(|| quoted(&checks.join("&&")))
     }
 
     fn settable(&self) -> impl Iterator<Item = &(String, String)> {
