@@ -4,7 +4,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { composeEmbedded } from "../../compose-backends.ts";
-import { usedOnDisk } from "./disk-use.ts";
+import { diskUseOf, usedOnDisk } from "./disk-use.ts";
+import { readOnce } from "./kernel-files.ts";
+import { recordSchema } from "./sandbox-record.ts";
 
 const MIB = 2 ** 20;
 const LIMITS = {
@@ -28,12 +30,17 @@ test("is that of the sandbox's own disk, and needs no answer from inside", async
     const { diskUsedBytes } = await channel.ping();
     channel.close();
     const record = await readFile(join(dataDir, "sandboxes", ID, "sandbox.json"), "utf8");
-    const { pid } = JSON.parse(record) as { readonly pid: number };
+    const parsed = recordSchema.parse(JSON.parse(record));
+    const { pid } = parsed;
     // PID 1 can tell nothing now.
     process.kill(pid, "SIGSTOP");
     const { diskBytes } = await backend.stats(ID);
     expect(diskBytes).toBe(diskUsedBytes);
     expect(diskBytes).toBeGreaterThanOrEqual(empty + 4 * MIB);
+    expect(diskUseOf(parsed, readOnce)).toBe(diskBytes);
+    // A sandbox that had this pid before has no part in this one's disk.
+    const earlier = { ...parsed, start_time: parsed.start_time - 1 };
+    expect(diskUseOf(earlier, readOnce)).toBeUndefined();
   } finally {
     await backend.destroy(ID);
     await rm(dataDir, { recursive: true, force: true });

@@ -30,7 +30,7 @@ import type { ImageNode, TrustFile } from "../container/trust-store.ts";
 import { freeze, isFrozen, readUsage, thaw } from "./cgroups.ts";
 import { CompiledSeccomp } from "./compiled-seccomp.ts";
 import { createRequest } from "./create-request.ts";
-import { usedOnDisk } from "./disk-use.ts";
+import { diskUseOf } from "./disk-use.ts";
 import { GVISOR_FLAGS } from "./config/gvisor.ts";
 import { measureIsolation } from "./isolation.ts";
 import { KernelFiles } from "./kernel-files.ts";
@@ -218,11 +218,12 @@ export class OciDriver implements ContainerDriver<OciContainer> {
     const { limits } = record.meta;
     // The host sees neither the disk of a gVisor sandbox nor how its memory is divided.
     const isSeenFromHere = record.runtime.kind !== "runsc";
-    const seenBytes = isSeenFromHere ? usedOnDisk(`/proc/${record.pid}/root`) : undefined;
+    const read = this.#kernelFiles.readerFor(record.id);
+    const seenBytes = isSeenFromHere ? diskUseOf(record, read) : undefined;
     const inside = seenBytes === undefined ? await ask?.((channel) => channel.ping()) : undefined;
     const usedBytes = seenBytes ?? inside?.diskUsedBytes;
     return {
-      ...readUsage(record.cgroups, this.#kernelFiles.readerFor(record.id)),
+      ...readUsage(record.cgroups, read),
       // Outside, gVisor's own threads and memory are counted together with code's.
       ...(!isSeenFromHere && {
         memoryLimitBytes: limits.memoryBytes,
