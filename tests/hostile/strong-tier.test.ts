@@ -85,7 +85,7 @@ import threading, time
 started = 0
 try:
     for _ in range(1000):
-        threading.Thread(target=time.sleep, args=(1,), daemon=True).start()
+        threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
         started += 1
 except RuntimeError as error:
     print(started, error)
