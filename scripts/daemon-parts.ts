@@ -13,7 +13,7 @@ export const daemonParts: Readonly<Record<string, Part>> = {
     because: "a port that names a type of one adapter's library fits that adapter only",
   },
   waiting: {
-    path: inDaemon("(observed-deadline|failure-for-log)\\.ts$"),
+    path: inDaemon("(observed-deadline|failure-for-log|keyed-mutex)\\.ts$"),
     parts: ["protocol"],
     because: "every part of the daemon may use it",
   },
@@ -108,7 +108,7 @@ export const daemonParts: Readonly<Record<string, Part>> = {
   },
   container: {
     path: inDaemon("backends/container/"),
-    parts: ["protocol", "ports", "channel", "directories"],
+    parts: ["protocol", "ports", "channel", "waiting", "directories"],
     // Of TLS only the list of usual authorities.
     node: [...harmless, "child_process", "fs", "stream", "tls"],
     npm: ["zod"],
@@ -131,6 +131,7 @@ export const daemonParts: Readonly<Record<string, Part>> = {
       "images",
       "tar",
       "recorded limits",
+      "waiting",
       "directories",
     ],
     node: [...harmless, "child_process", "fs", "http", "https", "os", "stream"],

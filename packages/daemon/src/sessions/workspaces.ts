@@ -5,6 +5,7 @@ import type { Channel } from "../ports/channel.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Log } from "../ports/log.ts";
 import type { SessionRow, SessionStore, WorkspaceRow } from "../ports/session-store.ts";
+import { KeyedMutex } from "../keyed-mutex.ts";
 import type { CreateQueue } from "./create-queue.ts";
 import type { Disks } from "./disks.ts";
 import { newSandboxId } from "./ids.ts";
@@ -18,7 +19,6 @@ import type { WorkspaceService, WorkspaceView } from "./services/workspace-servi
 import type { LiveSessions } from "./live-sessions.ts";
 import type { Sessions } from "./sessions.ts";
 import type { SessionSettings } from "./settings.ts";
-import { FifoMutex } from "./fifo-mutex.ts";
 
 const MIB = 1024 * 1024;
 /** A sandbox that only serves file calls is removed after being idle this long. */
@@ -63,7 +63,7 @@ export class Workspaces implements WorkspaceService {
   readonly #parts: WorkspacesParts;
   readonly #fileSandboxes = new Map<string, FileSandbox>();
   /** Serializes, per disk, creating and removing file sandboxes and removing the disk. */
-  readonly #mutexes = new Map<string, FifoMutex>();
+  readonly #mutex = new KeyedMutex();
 
   constructor(parts: WorkspacesParts) {
     this.#parts = parts;
@@ -91,7 +91,7 @@ export class Workspaces implements WorkspaceService {
 
   async destroy(caller: Caller, id: string): Promise<void> {
     const row = await this.#row(caller, id);
-    await this.#mutexOf(row.diskId).run(async () => {
+    await this.#mutex.run(row.diskId, async () => {
       await this.#parts.providers.tidied(this.#parts.providers.backendOf(row.backend));
       await this.#parts.disks.destroy(row, { requireNoUse: () => this.#requireNoUse(row) });
     });
@@ -111,7 +111,7 @@ export class Workspaces implements WorkspaceService {
       const access =
         (await this.#enterSession(caller, id)) ??
         (await this.#parts.disks.withDisk(caller, id, backend, (disk) =>
-          this.#mutexOf(disk.id).run(() => this.#enterFileSandbox(caller, id, disk)),
+          this.#mutex.run(disk.id, () => this.#enterFileSandbox(caller, id, disk)),
         ));
       if (access !== undefined) return access;
     }
@@ -125,14 +125,12 @@ export class Workspaces implements WorkspaceService {
     for (const [diskId, sandbox] of this.#fileSandboxes)
       if (sandbox.users === 0 && now - sandbox.usedMs >= IDLE_MS)
         await this.#dismissIdle(diskId, sandbox);
-    for (const [diskId, mutex] of this.#mutexes)
-      if (mutex.free && !this.#fileSandboxes.has(diskId)) this.#mutexes.delete(diskId);
   }
 
   async #finish(row: WorkspaceRow): Promise<void> {
     const { disks, log } = this.#parts;
     try {
-      await this.#mutexOf(row.diskId).run(() => disks.finish(row));
+      await this.#mutex.run(row.diskId, () => disks.finish(row));
     } catch (error) {
       log.warn({ err: error, workspace: row.id }, "cannot destroy a workspace yet; will retry");
     }
@@ -144,12 +142,12 @@ export class Workspaces implements WorkspaceService {
    */
   async lose(): Promise<void> {
     const lost = [...this.#fileSandboxes.keys()];
-    await Promise.all(lost.map((diskId) => this.#mutexOf(diskId).run(() => this.#abandon(diskId))));
+    await Promise.all(lost.map((diskId) => this.#mutex.run(diskId, () => this.#abandon(diskId))));
   }
 
   async stop(): Promise<void> {
     for (const diskId of this.#fileSandboxes.keys())
-      await this.#mutexOf(diskId).run(() => this.#dismiss(diskId));
+      await this.#mutex.run(diskId, () => this.#dismiss(diskId));
   }
 
   /** Sandboxes that other daemons have for file calls keep the backend from removing the disk. */
@@ -270,7 +268,7 @@ export class Workspaces implements WorkspaceService {
   }
 
   async #dismissIdle(diskId: string, sandbox: FileSandbox): Promise<void> {
-    await this.#mutexOf(diskId).run(async () => {
+    await this.#mutex.run(diskId, async () => {
       if (sandbox.users === 0 && this.#fileSandboxes.get(diskId) === sandbox)
         await this.#dismiss(diskId);
     });
@@ -312,12 +310,6 @@ export class Workspaces implements WorkspaceService {
     await sandbox.backend.destroy(sandbox.sandboxId);
     await this.#parts.store.deleteSideSandbox(sandbox.sandboxId);
     this.#fileSandboxes.delete(diskId);
-  }
-
-  #mutexOf(diskId: string): FifoMutex {
-    const mutex = this.#mutexes.get(diskId) ?? new FifoMutex();
-    this.#mutexes.set(diskId, mutex);
-    return mutex;
   }
 
   /** Sessions served here that use it, at any mount point. */

@@ -18,7 +18,7 @@ import type { Channel } from "../../ports/channel.ts";
 import { throwIfCancelled } from "./cancelled.ts";
 import type { AskSandbox, Container, ContainerDriver } from "./container-driver.ts";
 import { isolationTier } from "./isolation-tier.ts";
-import { KeyedMutex } from "./keyed-mutex.ts";
+import { KeyedMutex } from "../../keyed-mutex.ts";
 import { checkLimits, checkWorkspaceLimits } from "./limits.ts";
 import { probeInside } from "./probe.ts";
 import { SandboxChannels } from "./sandbox-channels.ts";

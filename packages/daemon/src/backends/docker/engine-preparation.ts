@@ -1,7 +1,7 @@
 /** What an engine needs before its first sandbox, created and looked up once and shared by all. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { BackendHealth } from "../../ports/backend.ts";
-import { KeyedMutex } from "../container/keyed-mutex.ts";
+import { KeyedMutex } from "../../keyed-mutex.ts";
 import type { Engine } from "./engine.ts";
 import type { EngineFacts } from "./engine-view.ts";
 import type { IdleContainer } from "./idle-container.ts";
