@@ -39,7 +39,7 @@ export class Followers {
     }
   }
 
-  /** Lets nobody wait for them any more. */
+  /** Releases everything that waits for them. */
   stop(): void {
     this.#isStopped = true;
     this.#progressed();
