@@ -20,7 +20,7 @@ beforeAll(async () => {
       coder: agent("sandbox: { mode: code }"),
       computer: agent("sandbox: python"),
       looper: agent("sandbox: { mode: code }\nmax_steps: 5"),
-      hasty: agent("sandbox: { mode: code }\ntimeout_seconds: 1"),
+      hasty: agent("sandbox: { mode: code }\ntimeout_seconds: 15"),
     },
   });
 });
@@ -198,7 +198,7 @@ test("another run's sandbox is answered exactly like one that does not exist", a
 describe("time", () => {
   test("spent in the sandbox does not count as the run's", async () => {
     const run = await fixture.run("hasty", [
-      turn(call("sandbox_exec", { command: "sleep 2; echo slept" })),
+      turn(call("sandbox_exec", { command: "sleep 16; echo slept" })),
       { text: "Rested." },
     ]);
     expect(run).toMatchObject({ status: "succeeded", text: "Rested." });

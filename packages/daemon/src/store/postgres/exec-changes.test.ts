@@ -35,6 +35,10 @@ afterAll(() => database[Symbol.asyncDispose]());
 
 const update = (id: string, patch: ExecPatch, token = fence): Promise<void> =>
   store.updateExec(`session of ${id}`, id, token, patch);
+/** Until a test says so, no time passes for ends that wait for others. */
+const stopTimers = (): void => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+};
 const stored = async (id: string) => await store.getExec(`session of ${id}`, id);
 
 describe("ends of commands", () => {
@@ -89,6 +93,7 @@ describe("ends of commands", () => {
   });
 
   test("are written at once if the quota is reached", async () => {
+    stopTimers();
     const [id] = COMMANDS;
     const row = execRow(`session of ${id}`, { id: "exe_next", owner: `owner of ${id}` });
     const written = update(id, { status: "done" });
@@ -99,8 +104,7 @@ describe("ends of commands", () => {
   });
 
   test("are written together with the next command of their session, and only of theirs", async () => {
-    // Until it is told to, time does not pass for ends that wait for others.
-    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    stopTimers();
     const [id, other] = COMMANDS;
     const next = execRow(`session of ${id}`, { id: "exe_next", owner: `owner of ${id}` });
     const ends = Promise.all(COMMANDS.map((each) => update(each, { status: "done", exitCode: 3 })));
