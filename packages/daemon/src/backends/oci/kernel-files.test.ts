@@ -60,6 +60,18 @@ describe("files that are kept open", () => {
     expect(await openFiles()).toBe(0);
   });
 
+  it("stay open only for sandboxes that are asked for more than their state", async () => {
+    const files = new KernelFiles();
+    const path = join(directory, "cgroup.events");
+    await writeFile(path, "frozen 0\n");
+    expect(files.readerIfOpen("one")(path)).toBe("frozen 0\n");
+    expect(await openFiles()).toBe(0);
+    files.readerFor("one")(path);
+    files.readerIfOpen("one")(path);
+    expect(await openFiles()).toBe(1);
+    files.forget("one");
+  });
+
   it("fail like the file that they are when it is gone", () => {
     const files = new KernelFiles();
     expect(() => files.readerFor("one")(join(directory, "nothing"))).toThrow("ENOENT");

@@ -28,6 +28,11 @@ export class KernelFiles {
     return (path) => this.#read(id, path);
   }
 
+  /** Keeps files open only if some of the sandbox's already are. */
+  readerIfOpen(id: string): ReadFile {
+    return this.#open.has(id) ? this.readerFor(id) : readOnce;
+  }
+
   forget(id: string): void {
     for (const file of this.#open.get(id)?.values() ?? []) closeSync(file);
     this.#open.delete(id);

@@ -177,7 +177,7 @@ export class OciDriver implements ContainerDriver<OciContainer> {
   async find(id: string): Promise<FoundContainer<OciContainer>> {
     const record = this.#records.get(id) ?? (await readRecord(this.#stateDir(id)));
     if (record === undefined) return { state: "absent" };
-    const read = this.#kernelFiles.readerFor(id);
+    const read = this.#kernelFiles.readerIfOpen(id);
     if (!isAlive(record, read)) {
       this.#forget(id);
       // Another process may have destroyed it since its record was read.
