@@ -232,7 +232,7 @@ describe("the dashboard", () => {
     const other = await client.createSession({ metadata: { name: "pull request 42" } });
     const row = page.getByRole("row", { name: /pull request 42/ });
     await row.waitFor();
-    await eventually(() => row.textContent()).toMatch(/running.*Memory [\d.]+ MB/);
+    await eventually(() => row.textContent()).toMatch(/running.*Memory [\d.]+ [KM]B/);
     await other.pause();
     await eventually(() => row.textContent()).toContain("paused");
     await expectAccessible();
@@ -299,7 +299,7 @@ describe("the dashboard", () => {
     });
     await signIn(phone, daemon);
     const row = phone.getByRole("row", { name: /first steps/ });
-    await eventually(() => row.textContent()).toMatch(/Memory [\d.]+ MB/);
+    await eventually(() => row.textContent()).toMatch(/Memory [\d.]+ [KM]B/);
     expect(await phone.evaluate("document.documentElement.dataset.theme")).toBe("dark");
     await expectAccessible(phone);
     await screenshot(phone, "dashboard-phone");

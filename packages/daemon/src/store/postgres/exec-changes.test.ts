@@ -1,4 +1,5 @@
 /** Ends of commands that are written together. */
+import { setTimeout as sleep } from "node:timers/promises";
 import { execRow, sessionRow } from "@sandkasten/testkit";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { TestDatabase } from "../../../../../tests/support/postgres-under-test.ts";
@@ -90,6 +91,36 @@ describe("ends of commands", () => {
     await store.updateSession(`session of ${id}`, fence, ["running"], { status: "destroying" });
     expect(await stored(id)).toMatchObject({ status: "done", exitCode: 3 });
     await written;
+  });
+
+  test("that are being written are waited for, and are not overtaken", async () => {
+    const [id] = COMMANDS;
+    const written: string[] = [];
+    const slow = Promise.withResolvers<void>();
+    const { run } = Database.prototype;
+    vi.spyOn(Database.prototype, "run").mockImplementation(async function (
+      this: Database,
+      ...args: Parameters<typeof run>
+    ) {
+      const isFirst = args[0] === "changing commands" && !written.includes("begun");
+      if (isFirst) {
+        written.push("begun");
+        await slow.promise;
+      }
+      const result = await run.apply(this, args);
+      written.push(isFirst ? "end" : "later");
+      return result;
+    });
+    const changes = [update(id, { status: "done", backgroundBytes: 1 })];
+    await vi.waitFor(() => expect(written).toEqual(["begun"]));
+    changes.push(update(id, { backgroundBytes: 5 }));
+    const session = `session of ${id}`;
+    const ending = store.updateSession(session, fence, ["running"], { status: "destroying" });
+    await Promise.race([ending, sleep(200)]);
+    slow.resolve();
+    await Promise.all([...changes, ending]);
+    expect(written.slice(0, 3)).toEqual(["begun", "end", "later"]);
+    expect(await stored(id)).toMatchObject({ status: "done", backgroundBytes: 5 });
   });
 
   test("are written at once if the quota is reached", async () => {

@@ -34,10 +34,17 @@ export class ExecChanges {
   readonly #waiting = new Map<string, WaitingChange>();
   /** Those that another statement writes, until it is known whether it did. */
   readonly #taken = new Map<string, Promise<void>>();
+  /** Those of the statement under way. */
+  #beingSent: ReadonlySet<string> = new Set();
+  #flushed = Promise.resolve();
   #timer: NodeJS.Timeout | undefined;
 
   constructor(database: Database) {
     this.#database = database;
+  }
+
+  get areWaiting(): boolean {
+    return this.#waiting.size + this.#taken.size > 0;
   }
 
   /** Resolves when the change is written. A command's end waits a moment for other ends. */
@@ -59,7 +66,8 @@ export class ExecChanges {
   /** Takes what waits of one session, to be written together with its next command. */
   take(sessionId: string, fence: number): TakenChanges | undefined {
     const taken = [...this.#waiting].filter(
-      ([, change]) => change.sessionId === sessionId && change.fence === fence,
+      ([name, change]) =>
+        change.sessionId === sessionId && change.fence === fence && !this.#beingSent.has(name),
     );
     if (taken.length === 0) return undefined;
     const outcome = Promise.withResolvers<void>();
@@ -81,14 +89,30 @@ export class ExecChanges {
     };
   }
 
-  /** Sends what waits. Never rejects: those who wait for their changes learn of a failure. */
+  /**
+   * Resolves when what waits is sent, and what was sent before is written: one statement after the
+   * other, so no change overtakes an earlier one of the same command. Never rejects: those who wait
+   * for their changes learn of a failure.
+   */
   async flush(): Promise<void> {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    if (this.#taken.size > 0) await Promise.all(this.#taken.values());
+    const earlier = this.#flushed;
+    this.#flushed = (async () => {
+      await earlier;
+      await Promise.all(this.#taken.values());
+      await this.#sendWaiting();
+    })();
+    await this.#flushed;
+  }
+
+  async #sendWaiting(): Promise<void> {
+    if (this.#waiting.size === 0) return;
     const batch = [...this.#waiting.values()];
+    this.#beingSent = new Set(this.#waiting.keys());
     this.#waiting.clear();
-    if (batch.length > 0) await this.#send(batch);
+    await this.#send(batch);
+    this.#beingSent = new Set();
   }
 
   /**

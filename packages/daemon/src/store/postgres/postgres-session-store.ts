@@ -326,9 +326,11 @@ export class PostgresSessionStore implements SessionStore {
 
   /** Closes it; resolves when everything under way is done and every connection has ended. */
   async closed(): Promise<void> {
-    const flushed = this.#execChanges.flush();
-    this.#closed ??= this.#database.close();
-    await Promise.all([flushed, this.#closed]);
+    const changes = this.#execChanges;
+    this.#closed ??= changes.areWaiting
+      ? changes.flush().then(() => this.#database.close())
+      : this.#database.close();
+    await this.#closed;
   }
 
   async #ofIdempotencyKey({ owner, idempotencyKey }: SessionRow): Promise<SessionRow | undefined> {
