@@ -24,7 +24,7 @@ export function databaseFailure(error: unknown, doing: string): SandboxError {
   );
 }
 
-export function codeOf(error: unknown): string | undefined {
+function codeOf(error: unknown): string | undefined {
   if (typeof error !== "object" || error === null || !("code" in error)) return undefined;
   return typeof error.code === "string" ? error.code : undefined;
 }

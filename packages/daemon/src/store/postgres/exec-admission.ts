@@ -3,9 +3,7 @@ import { lostOwnership } from "../../ports/lost-ownership.ts";
 import type { Admitted, ExecRow } from "../../ports/session-store.ts";
 import { execMapping } from "../row-mappings.ts";
 import { admit } from "./admit.ts";
-import { codeOf } from "./database-failure.ts";
 import type { Database } from "./database.ts";
-import { setTo } from "./exec-changes.ts";
 import type { ExecChanges } from "./exec-changes.ts";
 import { SIDE_BY_SIDE } from "./functions.ts";
 
@@ -33,22 +31,7 @@ export class ExecAdmission {
 
   async #insertFarFromQuota(row: ExecRow, fence: number, maxRunning: number): Promise<boolean> {
     const values = [...execMapping.values(row), fence, maxRunning];
-    const ends = this.#parts.changes.take(row.sessionId, fence);
-    if (ends === undefined) return await this.#insert(INSERT, values);
-    let isInserted: boolean | undefined;
-    try {
-      isInserted = await this.#insert(INSERT_AFTER_ENDS, [...values, ends.given]);
-    } catch (error) {
-      if (!isBadData(error)) throw error;
-    } finally {
-      ends.done(isInserted === true);
-    }
-    // An end that the database refuses fails alone.
-    return isInserted ?? (await this.#insert(INSERT, values));
-  }
-
-  async #insert(statement: string, values: readonly unknown[]): Promise<boolean> {
-    const { count } = await this.#parts.database.run("adding a command", statement, values);
+    const { count } = await this.#parts.database.run("adding a command", INSERT, values);
     return count === 1;
   }
 
@@ -75,36 +58,16 @@ export class ExecAdmission {
 const columns = execMapping.columns.split(", ");
 const valueOf = (column: string): string => `$${columns.indexOf(column) + 1}`;
 
-const served = `
-  SELECT id FROM sessions
-  WHERE id = ${valueOf("session_id")} AND fence = $${columns.length + 1} FOR SHARE`;
-const insertFrom = (source: string): string => `
-  INSERT INTO execs (${execMapping.columns}) SELECT ${columns.map(valueOf).join(", ")}
-  FROM ${source}
-  WHERE is_far_from_quota(${valueOf("owner")}, $${columns.length + 2})
-  ON CONFLICT DO NOTHING`;
-
 /**
  * The session's row is locked, so a claim happens before or after. `is_far_from_quota` counts after
  * it has its own lock.
  */
-const INSERT = insertFrom(`(${served}) AS served`);
-
-/**
- * Whoever finds the command in the database finds the ends before it, too: after a kill, the next
- * daemon tells of them in this order.
- */
-const INSERT_AFTER_ENDS = `
-  WITH served AS (${served}), ended AS (
-    UPDATE execs SET ${setTo("change.patch")}
-    FROM served, jsonb_to_recordset($${columns.length + 3}::jsonb) AS change (id TEXT, patch JSONB)
-    WHERE execs.session_id = served.id AND execs.id = change.id
-  )
-  ${insertFrom("served")}`;
+const INSERT = `
+  INSERT INTO execs (${execMapping.columns}) SELECT ${columns.map(valueOf).join(", ")}
+  FROM (
+    SELECT FROM sessions WHERE id = ${valueOf("session_id")} AND fence = $${columns.length + 1} FOR SHARE
+  ) AS served
+  WHERE is_far_from_quota(${valueOf("owner")}, $${columns.length + 2})
+  ON CONFLICT DO NOTHING`;
 
 const ADMIT = "SELECT admit_exec($1::jsonb, $2, $3) AS verdict";
-
-/** Whether the database refused values, so it wrote nothing. */
-function isBadData(error: unknown): boolean {
-  return error instanceof Error && codeOf(error.cause)?.startsWith("22") === true;
-}

@@ -134,44 +134,6 @@ describe("ends of commands", () => {
     await written;
   });
 
-  test("are written together with the next command of their session, and only of theirs", async () => {
-    stopTimers();
-    const [id, other] = COMMANDS;
-    const next = execRow(`session of ${id}`, { id: "exe_next", owner: `owner of ${id}` });
-    const ends = Promise.all(COMMANDS.map((each) => update(each, { status: "done", exitCode: 3 })));
-    const run = vi.spyOn(Database.prototype, "run");
-    expect(await store.insertExec(next, fence, 1000)).toEqual({ inserted: true });
-    expect(run).toHaveBeenCalledTimes(1);
-    expect(await stored(id)).toMatchObject({ status: "done", exitCode: 3 });
-    expect(await stored(other)).toMatchObject({ status: "running" });
-    vi.runOnlyPendingTimers();
-    await ends;
-    expect(await stored(other)).toMatchObject({ status: "done", exitCode: 3 });
-  });
-
-  test("one that the database refuses does not fail the next command", async () => {
-    const [id] = COMMANDS;
-    const next = execRow(`session of ${id}`, { id: "exe_next", owner: `owner of ${id}` });
-    const bad = update(id, { status: "done", cwd: "/a\0b" }).catch((error: unknown) => error);
-    expect(await store.insertExec(next, fence, 1000)).toEqual({ inserted: true });
-    expect(await bad).toBeInstanceOf(Error);
-    expect(await stored(id)).toMatchObject({ status: "running" });
-  });
-
-  test("are written, with what changes meanwhile, if the next command is refused", async () => {
-    const [id] = COMMANDS;
-    const next = execRow(`session of ${id}`, { id: "exe_next", owner: `owner of ${id}` });
-    const changes = [update(id, { status: "done", exitCode: 3, background: true })];
-    vi.spyOn(Database.prototype, "run").mockImplementationOnce(async () => {
-      changes.push(update(id, { background: false }));
-      return await Promise.resolve({ rows: [], count: 0 });
-    });
-    expect(await store.insertExec(next, fence, 1000)).toEqual({ inserted: true });
-    expect(changes).toHaveLength(2);
-    await Promise.all(changes);
-    expect(await stored(id)).toMatchObject({ status: "done", exitCode: 3, background: false });
-  });
-
   test("are written before the store is closed", async () => {
     const [id] = COMMANDS;
     const written = update(id, { status: "done", exitCode: 3 });

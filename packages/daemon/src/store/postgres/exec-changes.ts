@@ -20,22 +20,10 @@ interface WaitingChange extends Change {
   readonly outcome: PromiseWithResolvers<void>;
 }
 
-/** Changes that are written by another statement. */
-export interface TakenChanges {
-  /** A JSON array of records, each with an `id` and a `patch`. */
-  readonly given: string;
-  /** Whether they were written; if not, they are written as all others are. */
-  done(isWritten: boolean): void;
-}
-
 export class ExecChanges {
   readonly #database: Database;
   /** By session and command. */
   readonly #waiting = new Map<string, WaitingChange>();
-  /** Those that another statement writes, until it is known whether it did. */
-  readonly #taken = new Map<string, Promise<void>>();
-  /** Those of the statement under way. */
-  #beingSent: ReadonlySet<string> = new Set();
   #flushed = Promise.resolve();
   #timer: NodeJS.Timeout | undefined;
 
@@ -44,16 +32,13 @@ export class ExecChanges {
   }
 
   get areWaiting(): boolean {
-    return this.#waiting.size + this.#taken.size > 0;
+    return this.#waiting.size > 0;
   }
 
   /** Resolves when the change is written. A command's end waits a moment for other ends. */
   async write(change: Change): Promise<void> {
     const { sessionId, id, fence } = change;
     const name = `${sessionId}/${id}/${fence}`;
-    // A later change must not overtake the one that is being written.
-    for (let taken = this.#taken.get(name); taken !== undefined; taken = this.#taken.get(name))
-      await taken;
     const earlier = this.#waiting.get(name);
     const outcome = earlier?.outcome ?? Promise.withResolvers<void>();
     const patch = { ...earlier?.patch, ...change.patch };
@@ -61,32 +46,6 @@ export class ExecChanges {
     if (change.patch.status !== "done" || this.#waiting.size >= MAX_AT_ONCE) void this.flush();
     else this.#timer ??= setTimeout(() => void this.flush(), WAIT_MS);
     await outcome.promise;
-  }
-
-  /** Takes what waits of one session, to be written together with its next command. */
-  take(sessionId: string, fence: number): TakenChanges | undefined {
-    const taken = [...this.#waiting].filter(
-      ([name, change]) =>
-        change.sessionId === sessionId && change.fence === fence && !this.#beingSent.has(name),
-    );
-    if (taken.length === 0) return undefined;
-    const outcome = Promise.withResolvers<void>();
-    for (const [name] of taken) {
-      this.#waiting.delete(name);
-      this.#taken.set(name, outcome.promise);
-    }
-    return {
-      given: recordsOf(taken.map(([, change]) => change)),
-      done: (isWritten) => {
-        for (const [name, change] of taken) {
-          this.#taken.delete(name);
-          if (isWritten) change.outcome.resolve();
-          else this.#waiting.set(name, change);
-        }
-        if (!isWritten) this.#timer ??= setTimeout(() => void this.flush(), WAIT_MS);
-        outcome.resolve();
-      },
-    };
   }
 
   /**
@@ -100,7 +59,6 @@ export class ExecChanges {
     const earlier = this.#flushed;
     this.#flushed = (async () => {
       await earlier;
-      await Promise.all(this.#taken.values());
       await this.#sendWaiting();
     })();
     await this.#flushed;
@@ -109,10 +67,8 @@ export class ExecChanges {
   async #sendWaiting(): Promise<void> {
     if (this.#waiting.size === 0) return;
     const batch = [...this.#waiting.values()];
-    this.#beingSent = new Set(this.#waiting.keys());
     this.#waiting.clear();
     await this.#send(batch);
-    this.#beingSent = new Set();
   }
 
   /**
@@ -154,7 +110,7 @@ function recordsOf(changes: readonly Change[]): string {
 }
 
 /** Sets the columns that a patch names. */
-export function setTo(patch: string): string {
+function setTo(patch: string): string {
   const { columns } = execMapping;
   return `(${columns}) = (SELECT ${columns} FROM jsonb_populate_record(execs, ${patch}))`;
 }
