@@ -27,14 +27,24 @@ def talk(port: int, *parts: bytes) -> bytes:
 
 
 def ask(packet: bytes) -> bytes:
-    """The answer to a packet. If a later query is answered first, there is none."""
+    """The answer to a packet. If none comes for long after that to a later query, there is none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
         peer.settimeout(20)
         peer.sendto(packet, ("127.0.0.1", 53))
         peer.sendto(question(b"web.test", number=8), ("127.0.0.1", 53))
-        answer = b""
-        while (got := peer.recv(4096))[:2] != b"\0\x08":
-            answer = got
+        answer, is_later_answered = b"", False
+        while not (answer and is_later_answered):
+            try:
+                got = peer.recv(4096)
+            except TimeoutError:
+                if is_later_answered:
+                    break
+                raise
+            if got[:2] == b"\0\x08":
+                is_later_answered = True
+                peer.settimeout(5)
+            else:
+                answer = got
         return answer
 
 
