@@ -67,9 +67,10 @@ fn only_the_sandbox_keeps_its_disk_mounted() {
         let record = world.create(&world.spec(&id, "crun", "")).unwrap();
         let device = record["loop_device"].as_str().unwrap();
         let holders = mount_tables().filter(|(_, table)| {
-            table
-                .lines()
-                .any(|mount| mount.contains(" /sys/firmware/disk ") && mount.contains(device))
+            table.lines().any(|mount| {
+                let has = |field: &str| mount.split(' ').any(|each| each == field);
+                has("/sys/firmware/disk") && has(device)
+            })
         });
         assert_eq!(holders.map(|(pid, _)| pid).collect::<Vec<_>>(), [""; 0]);
         world.destroy(&id).unwrap();

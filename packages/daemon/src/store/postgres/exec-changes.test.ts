@@ -97,7 +97,7 @@ describe("ends of commands", () => {
     const [id] = COMMANDS;
     const written: string[] = [];
     const slow = Promise.withResolvers<void>();
-    const { run } = Database.prototype;
+    const run = Reflect.get(Database.prototype, "run");
     vi.spyOn(Database.prototype, "run").mockImplementation(async function (
       this: Database,
       ...args: Parameters<typeof run>
