@@ -16,8 +16,8 @@ import { cancelled } from "./translate-errors.ts";
 import { wirePath } from "./wire-path.ts";
 
 /**
- * Changes that may wait, as the runner sent them, for their reader. Events have no flow control, so any further ones become a
- * single `overflow`.
+ * Changes that may wait for their reader, as the runner sent them. Events have no flow control, so
+ * any further ones become a single `overflow`.
  *
  * SECURITY: paths come from the sandbox and can be long, so their bytes are limited as well as their
  * number (threat: oversized messages). Guarded by hostile-runner.test.ts.

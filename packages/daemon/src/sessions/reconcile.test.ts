@@ -264,32 +264,35 @@ describe("while what an earlier daemon left is taken over", () => {
   it.each([
     ["fails", () => Promise.reject(new SandboxError("SANDBOX_UNREACHABLE", "no answer"))],
     ["hangs", async (stopped: Promise<void>) => await stopped],
-  ])("a sandbox without an answer keeps nobody waiting when its network %s", async (_, answer) => {
-    fixture = await CoreFixture.start({ network: ["full"] });
-    const { session: mute } = await fixture.core.sessions.create(ALICE, { network: true });
-    const { session: other } = await fixture.core.sessions.create(ALICE, {});
-    const gate = Promise.withResolvers<void>();
-    let asked = 0;
-    const wrap = (backend: Backend): Backend =>
-      overriding(backend, {
-        open: async (id, fence) => {
-          if (id === mute.id) {
-            asked += 1;
-            await answer(gate.promise);
-          }
-          return await backend.open(id, fence);
-        },
-      });
-    await fixture.restart("keep", { wrap, network: ["full"] });
-    const listed = (await fixture.core.sessions.list(ALICE, {})).rows;
-    expect(listed.map(({ status }) => status)).toEqual(["running", "running"]);
-    expect((await fixture.run(other.id, "echo on")).output).toBe("on\n");
-    const { session: made } = await fixture.core.sessions.create(ALICE, {});
-    expect((await fixture.run(made.id, "echo new")).output).toBe("new\n");
-    expect(asked).toBe(1);
-    gate.resolve();
-    await fixture.core.sessions.destroy(ALICE, mute.id);
-  });
+  ])(
+    "a sandbox without an answer delays no other session when its network %s",
+    async (_, answer) => {
+      fixture = await CoreFixture.start({ network: ["full"] });
+      const { session: mute } = await fixture.core.sessions.create(ALICE, { network: true });
+      const { session: other } = await fixture.core.sessions.create(ALICE, {});
+      const gate = Promise.withResolvers<void>();
+      let asked = 0;
+      const wrap = (backend: Backend): Backend =>
+        overriding(backend, {
+          open: async (id, fence) => {
+            if (id === mute.id) {
+              asked += 1;
+              await answer(gate.promise);
+            }
+            return await backend.open(id, fence);
+          },
+        });
+      await fixture.restart("keep", { wrap, network: ["full"] });
+      const listed = (await fixture.core.sessions.list(ALICE, {})).rows;
+      expect(listed.map(({ status }) => status)).toEqual(["running", "running"]);
+      expect((await fixture.run(other.id, "echo on")).output).toBe("on\n");
+      const { session: made } = await fixture.core.sessions.create(ALICE, {});
+      expect((await fixture.run(made.id, "echo new")).output).toBe("new\n");
+      expect(asked).toBe(1);
+      gate.resolve();
+      await fixture.core.sessions.destroy(ALICE, mute.id);
+    },
+  );
 
   it("a stop does not wait for what is left to be looked at", async () => {
     fixture = await CoreFixture.start();

@@ -165,8 +165,8 @@ export class TakeOver {
   /**
    * Gives running programs their network back.
    *
-   * SECURITY: a compromised sandbox may refuse or never answer, so nobody waits for this and other
-   * sessions are adopted before it (threat: a stalling runner). Guarded by "sandbox without an
+   * SECURITY: a compromised sandbox may refuse or never answer, so the take-over does not wait for
+   * it, and other sessions are adopted first (threat: a stalling runner). Guarded by "sandbox without an
    * answer" in reconcile.test.ts.
    */
   async #reconnect(): Promise<void> {

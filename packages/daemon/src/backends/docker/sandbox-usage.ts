@@ -27,7 +27,7 @@ export class SandboxUsage {
     this.#engine = engine;
   }
 
-  /** @param channel - Absent while the sandbox is paused, so it cannot report its disk usage. */
+  /** @param ask - Absent while the sandbox is paused, so it cannot report its disk usage. */
   async of(
     container: DockerContainer,
     ask: AskSandbox | undefined,
