@@ -19,6 +19,13 @@ function run(script: string): ChildProcess {
   return child;
 }
 
+/** Returns when that many processes use all the processor time that they get. */
+async function load(processes: number): Promise<void> {
+  await Promise.all(
+    Array.from({ length: processes }, async () => await once(run(LOAD), "message")),
+  );
+}
+
 /** How long a process is blocked while it does this, once. */
 async function blockedBy(work: string): Promise<number> {
   const child = run(`
@@ -34,8 +41,20 @@ async function blockedBy(work: string): Promise<number> {
 
 const LOCK = "Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1000)";
 const CHILD = 'require("node:child_process").execFileSync("sleep", ["1"])';
+const WORKER = `
+  const { Worker } = require("node:worker_threads");
+  const done = new Int32Array(new SharedArrayBuffer(4));
+  new Worker(\`
+    const { workerData } = require("node:worker_threads");
+    const used = () => Object.values(process.threadCpuUsage()).reduce((sum, part) => sum + part);
+    while (used() < 300_000);
+    Atomics.store(workerData, 0, 1);
+    Atomics.notify(workerData, 0);
+  \`, { eval: true, workerData: done });
+  Atomics.wait(done, 0, 0);
+`;
 /** Ends by itself if this process is killed. */
-const LOAD = "for (const end = Date.now() + 20_000; Date.now() < end;);";
+const LOAD = 'process.send("busy"); for (const end = Date.now() + 20_000; Date.now() < end;);';
 const IDLE = "await new Promise((resolve) => setTimeout(resolve, 500))";
 const BUSY = "for (const end = Date.now() + 500; Date.now() < end;);";
 
@@ -46,16 +65,24 @@ describe.each([
   it.each([
     ["a lock", LOCK],
     ["a child", CHILD],
+    ["another thread's work", WORKER],
   ])("waiting for %s is blocking", async (_what, work) => {
-    for (let n = 0; n < loops; n++) run(LOAD);
-    expect(await blockedBy(work)).toBeGreaterThan(300);
+    await load(loops);
+    expect(await blockedBy(work)).toBeGreaterThan(200);
   });
 
   it.each([
     ["being idle", IDLE],
     ["being busy", BUSY],
   ])("%s is not", async (_what, work) => {
-    for (let n = 0; n < loops; n++) run(LOAD);
+    await load(loops);
     expect(await blockedBy(work)).toBeLessThan(100);
   });
+});
+
+it("does not count that another thread waits for a processor", async () => {
+  await load(4 * availableParallelism());
+  const start = performance.now();
+  const blocked = await blockedBy(WORKER);
+  expect(blocked).toBeLessThan((performance.now() - start) / 2);
 });

@@ -1,6 +1,7 @@
 /**
  * How long a daemon's main thread slept anywhere but in its event loop: on a disk, a lock or a
- * child that it waits for. Waiting for a processor does not count, so a busy machine adds nothing.
+ * child that it waits for. Time without a processor does not count, whether it is this thread that has
+ * none or another one that it waits for, so a busy machine adds nothing.
  */
 import { once } from "node:events";
 import { Worker } from "node:worker_threads";
