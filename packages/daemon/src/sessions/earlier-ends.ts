@@ -4,6 +4,7 @@
  */
 import type { Channel } from "../ports/channel.ts";
 import type { Log } from "../ports/log.ts";
+import type { OrderedEvents, ReservedPlace } from "./ordered-events.ts";
 import type { Recording } from "./recording.ts";
 import { waitAtMost } from "./wait-at-most.ts";
 
@@ -11,8 +12,27 @@ import { waitAtMost } from "./wait-at-most.ts";
 const PATIENCE_MS = 5_000;
 
 export class EarlierEnds {
+  readonly #events: OrderedEvents;
+  /** Where ends belong among the session's events, by command. */
+  readonly #places = new Map<string, ReservedPlace>();
   #recordings: Recording[] = [];
   #learnt: Promise<void> | undefined;
+
+  constructor(events: OrderedEvents) {
+    this.#events = events;
+  }
+
+  /** The command may have ended before what is told from now on, which waits for `learn`. */
+  expect(execId: string): void {
+    this.#places.set(execId, this.#events.reserve());
+  }
+
+  /** For the end of any of the session's commands, which has just happened or was expected. */
+  placeOf(execId: string): ReservedPlace {
+    const place = this.#places.get(execId);
+    this.#places.delete(execId);
+    return place ?? this.#events.reserve();
+  }
 
   add(recording: Recording): void {
     this.#recordings.push(recording);
@@ -30,9 +50,23 @@ export class EarlierEnds {
         .catch((error: unknown) => {
           log.warn({ err: error }, "cannot ask a sandbox about its earlier commands");
         })
-        .finally(() => (this.#learnt = undefined));
+        .finally(() => {
+          this.#learnt = undefined;
+          this.#giveUpPlaces();
+        });
     }
     return this.#learnt;
+  }
+
+  /** The next daemon asks the sandbox, so nothing that waits is told here. */
+  release(): void {
+    this.#places.clear();
+  }
+
+  /** These commands still run, or their sandbox is silent: their ends are told when they are known. */
+  #giveUpPlaces(): void {
+    for (const place of this.#places.values()) place[Symbol.dispose]();
+    this.#places.clear();
   }
 }
 

@@ -75,8 +75,26 @@ export class Execs implements ExecService {
     return this.#handle(this.#finder.recording(caller, sessionId, begun.id) ?? begun);
   }
 
-  /** Continues a command that an earlier daemon began, or starts it if that daemon had not. */
-  async adopt(session: LiveSession, { request, ...row }: ExecRow): Promise<void> {
+  /** Takes over the commands that an earlier daemon left unfinished, in their order. */
+  async adopt(session: LiveSession, rows: readonly ExecRow[]): Promise<void> {
+    for (const row of rows) await this.#adopt(session, row);
+    void session.earlierEnds.learn(() => session.channel(), this.#parts.log);
+  }
+
+  /** Resolves when all recordings have ended. */
+  async settled(): Promise<void> {
+    await Promise.all(this.#underWay);
+    await this.#late.settled();
+  }
+
+  /** Resolves when all ends so far are stored, and reported as events. */
+  async endsWritten(): Promise<void> {
+    const recordings = this.#parts.table.all().flatMap((session) => [...session.recordings]);
+    await Promise.all(recordings.map(({ written }) => written));
+  }
+
+  /** Continues a command, or starts it if the earlier daemon had not. */
+  async #adopt(session: LiveSession, { request, ...row }: ExecRow): Promise<void> {
     const options = request === undefined ? undefined : restoredRequest(request);
     const mayHaveRun = row.status === "running";
     const isTerminal = options !== undefined && hasTerminal(options.command);
@@ -106,18 +124,6 @@ export class Execs implements ExecService {
       else await this.#perform(channel, recording, options, observation.trace);
     });
     this.#keep(recording, resumed);
-  }
-
-  /** Resolves when all recordings have ended. */
-  async settled(): Promise<void> {
-    await Promise.all(this.#underWay);
-    await this.#late.settled();
-  }
-
-  /** Resolves when all ends so far are stored, and reported as events. */
-  async endsWritten(): Promise<void> {
-    const recordings = this.#parts.table.all().flatMap((session) => [...session.recordings]);
-    await Promise.all(recordings.map(({ written }) => written));
   }
 
   #keep(recording: Recording, work: Promise<void>): void {

@@ -39,8 +39,8 @@ export class LiveSession {
   /** Serializes pausing and resuming. */
   readonly lifecycleMutex = new FifoMutex();
   readonly recordings = new Set<Recording>();
-  readonly earlierEnds = new EarlierEnds();
   readonly events: OrderedEvents;
+  readonly earlierEnds: EarlierEnds;
   /** Output of background processes, by command. */
   readonly lateOutputs = new Map<string, LateOutput>();
   /** Cancels a creation that is no longer wanted. */
@@ -78,6 +78,7 @@ export class LiveSession {
     this.#parts = parts;
     this.sandboxFence = fence;
     this.events = new OrderedEvents(parts.events);
+    this.earlierEnds = new EarlierEnds(this.events);
     this.#knownSinceMs = parts.clock.monotonicMs();
     // A new session's row is stored with its lease; that of an earlier daemon's may be old.
     this.#leaseWrittenMs =
@@ -231,6 +232,7 @@ export class LiveSession {
   /** Another daemon serves the session: do not wait for anything, since nothing can be written. */
   async lose(): Promise<void> {
     this.isReleased = true;
+    this.earlierEnds.release();
     for (const recording of this.recordings) recording.release();
     await this.closeChannel();
   }

@@ -138,10 +138,13 @@ export class NewExecs {
 export function inSession(
   session: LiveSession,
   { deadlineTimes }: SessionSettings,
-): Pick<RecordingOptions, "fence" | "events" | "isFrozen" | "deadlineTimes"> {
-  const { events } = session;
-  const { fence } = session.row;
-  return { fence, events, isFrozen: () => session.row.status !== "running", deadlineTimes };
+): Pick<RecordingOptions, "fence" | "placeOfEnd" | "isFrozen" | "deadlineTimes"> {
+  return {
+    fence: session.row.fence,
+    placeOfEnd: (execId) => session.earlierEnds.placeOf(execId),
+    isFrozen: () => session.row.status !== "running",
+    deadlineTimes,
+  };
 }
 
 function sameRequest(existing: ExecRow, requestHash: string): ExecRow {

@@ -5,6 +5,7 @@ import type { SessionNetworks } from "../network/session-networks.ts";
 import type { ExecJournal } from "../ports/exec-journal.ts";
 import type { ExecRow, SessionRow } from "../ports/session-store.ts";
 import { LiveSession } from "./live-session.ts";
+import { OrderedEvents } from "./ordered-events.ts";
 import { isUnreachable } from "./providers.ts";
 import { recoverEvents } from "./recover-events.ts";
 import { isLiving } from "./states.ts";
@@ -71,13 +72,14 @@ export class Reconciliation {
     const { store, table, providers, membership } = this.#parts;
     const { fence } = membership;
     const { sessions: claimed, sandboxFence } = await store.claim(fence, providers.places);
-    await recoverEvents(claimed, this.#parts);
     const living = claimed
       .filter(({ status }) => isLiving(status))
-      .map((row) => this.#enterTable(row, sandboxFence));
+      .map((row) => this.#inherit(row, sandboxFence));
     const ids = new Set(claimed.map(({ id }) => id));
     const unfinished = claimed.length === 0 ? [] : await store.unfinishedExecs(fence);
     const inherited = unfinished.filter(({ sessionId }) => ids.has(sessionId));
+    await recoverEvents({ claimed, living, unfinished: inherited }, this.#parts);
+    for (const session of living) table.add(session);
     const inheritances = providers.all.map(({ backend }) => ({
       backend,
       sessions: living.filter(({ row }) => row.backend === backend.name),
@@ -97,11 +99,10 @@ export class Reconciliation {
     }
   }
 
-  #enterTable(row: SessionRow, sandboxFence: number | undefined): LiveSession {
+  #inherit(row: SessionRow, sandboxFence: number | undefined): LiveSession {
     const session = new LiveSession(row, this.#parts, sandboxFence);
     session.made.resolve();
     session.isUnfinished = row.status === "creating";
-    this.#parts.table.add(session);
     return session;
   }
 
@@ -130,7 +131,10 @@ export class Reconciliation {
 
   async #endExecs(ended: readonly ExecRow[]): Promise<void> {
     try {
-      await Promise.all(ended.map((exec) => endExec(exec, this.#parts)));
+      const { events } = this.#parts;
+      await Promise.all(
+        ended.map((exec) => endExec(exec, new OrderedEvents(events).reserve(), this.#parts)),
+      );
     } catch (error) {
       this.#parts.log.error({ err: error }, "cannot end commands of sessions that have ended");
     }

@@ -14,7 +14,7 @@ import type { DeadlineTimes } from "./exec-deadline.ts";
 import { endWithoutWord } from "./exec-end.ts";
 import type { SilentEnd } from "./exec-end.ts";
 import { Followers } from "./followers.ts";
-import type { OrderedEvents } from "./ordered-events.ts";
+import type { ReservedPlace } from "./ordered-events.ts";
 import type { OutputBudget } from "./output-budget.ts";
 import { OutputWriter } from "./output-writer.ts";
 import { execEnded } from "./session-events.ts";
@@ -34,8 +34,8 @@ export interface RecordingOptions {
   readonly runtime?: string | undefined;
   /** The token with which its session is served. */
   readonly fence: number;
-  /** Those of its session. */
-  readonly events: OrderedEvents;
+  /** Where its end belongs among the events of its session. */
+  readonly placeOfEnd: (execId: string) => ReservedPlace;
   /** An earlier daemon may have sent it to the sandbox. */
   readonly mayHaveRun?: boolean;
   /** Whether the sandbox is paused. */
@@ -358,9 +358,9 @@ export class Recording {
   }
 
   async #store(patch: ExecPatch): Promise<void> {
-    using place = patch.status === "done" ? this.#options.events.reserve() : undefined;
+    const { sessionId, id } = this.#row;
+    using place = patch.status === "done" ? this.#options.placeOfEnd(id) : undefined;
     try {
-      const { sessionId, id } = this.#row;
       await this.#parts.store.updateExec(sessionId, id, this.#options.fence, patch);
       // After the store: a daemon that finds a command unfinished there reports its end, once.
       place?.fill(execEnded(this.#row, this.#options.runtime));

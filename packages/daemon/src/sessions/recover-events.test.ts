@@ -1,7 +1,10 @@
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { SandboxError } from "@sandkasten/protocol";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { StoredEvent } from "../ports/event-log.ts";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Backend } from "../ports/backend.ts";
+import type { Channel } from "../ports/channel.ts";
+import type { ExecRow, SessionStore } from "../ports/session-store.ts";
 import { ALICE, CoreFixture, overriding } from "./testing/core-fixture.ts";
 
 let fixture: CoreFixture;
@@ -91,6 +94,77 @@ describe("events of a daemon that was killed", () => {
       `exec.started ${next.id}`,
       `exec.ended ${next.id}`,
     ]);
+  });
+
+  describe("with ends that only the sandbox knows", () => {
+    let answered: ExecRow[];
+    const inOrder = (): string[] =>
+      answered.flatMap(({ id }) => [`exec.started ${id}`, `exec.ended ${id}`]);
+    const wrapStore = (store: SessionStore): SessionStore =>
+      overriding(store, { updateExec: async () => await new Promise<never>(() => {}) });
+    const wrapChannel = (replaced: (channel: Channel) => Partial<Channel>) => (backend: Backend) =>
+      overriding(backend, {
+        open: async (...args) => {
+          const channel = await backend.open(...args);
+          return overriding(channel, replaced(channel));
+        },
+      });
+    /** Answers nothing until it is closed. */
+    const silent = (channel: Channel): Partial<Channel> => {
+      const closed = Promise.withResolvers<never>();
+      closed.promise.catch(() => undefined);
+      return {
+        listExecs: () => closed.promise,
+        attach: () => closed.promise,
+        close: () => {
+          closed.reject(new SandboxError("SANDBOX_UNREACHABLE", "the channel is closed"));
+          channel.close();
+        },
+      };
+    };
+    beforeEach(async () => {
+      await fixture[Symbol.asyncDispose]();
+      fixture = await CoreFixture.start({ wrapStore });
+      const { session } = await fixture.core.sessions.create(ALICE, {});
+      answered = [
+        await fixture.run(session.id, "echo one"),
+        await fixture.run(session.id, "echo two"),
+        await fixture.run(session.id, "", { command: { kind: "process", argv: ["echo"] } }),
+        await fixture.run(session.id, "echo four"),
+      ];
+    });
+
+    it("tell of each end before the next start, though the sandbox answers late", async () => {
+      const late = async <T>(answer: () => Promise<T>): Promise<T> => {
+        await sleep(50);
+        return await answer();
+      };
+      const wrap = wrapChannel((channel) => ({
+        listExecs: async () => await late(async () => await channel.listExecs()),
+        attach: async (...of) => await late(async () => await channel.attach(...of)),
+      }));
+      await fixture.crash({ wrap });
+      await fixture.core.execs.settled();
+      expect(names(await events()).slice(2)).toEqual(inOrder());
+    });
+
+    it("leave them to the daemon after the next one, if that one stops too early", async () => {
+      await fixture.crash({ wrap: wrapChannel(silent) });
+      const [first] = inOrder();
+      expect(names(await events()).slice(2)).toEqual([first]);
+      await fixture.restart("keep", {});
+      await fixture.core.execs.settled();
+      expect(names(await events()).slice(2)).toEqual(inOrder());
+    });
+
+    it("tell of the starts when the sandbox has been silent for too long", async () => {
+      await fixture.crash({ wrap: wrapChannel(silent) });
+      const starts = inOrder().filter((name) => name.startsWith("exec.started"));
+      await vi.waitUntil(async () => names(await events()).length === 2 + starts.length, {
+        timeout: 60_000,
+      });
+      expect(names(await events()).slice(2)).toEqual(starts);
+    });
   });
 
   it("that ended with their sandbox end once in the feed", async () => {

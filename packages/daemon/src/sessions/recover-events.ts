@@ -3,6 +3,7 @@ import type { EventHub } from "../events/event-hub.ts";
 import type { Happening } from "../events/recorder.ts";
 import type { StoredEvent } from "../ports/event-log.ts";
 import type { ExecRow, SessionRow, SessionStore } from "../ports/session-store.ts";
+import type { LiveSession } from "./live-session.ts";
 import { execEnded, execStarted, sessionCreated, sessionRunning } from "./session-events.ts";
 
 /** Events are written within milliseconds, so nothing older than this can be missing. */
@@ -12,24 +13,47 @@ const ACTIVITY_DELAY_MS = 2_000;
 const LAST_EVENTS = 2048;
 const PAGE = 100;
 
-/** `living`: the sessions that have not ended according to the store, before any of them is changed. */
+/** What an earlier daemon left, before any of it is changed. */
+export interface Left {
+  /** The sessions that have not ended, or not all of their commands. */
+  readonly claimed: readonly SessionRow[];
+  readonly living: readonly LiveSession[];
+  readonly unfinished: readonly ExecRow[];
+}
+
+/**
+ * In a living session, what follows an unfinished command waits for the sandbox's word on it: the
+ * command may have ended before, and its caller may have been answered.
+ */
 export async function recoverEvents(
-  living: readonly SessionRow[],
+  { claimed, living, unfinished }: Left,
   { store, events }: { readonly store: SessionStore; readonly events: EventHub },
 ): Promise<void> {
-  for (const row of living) {
+  const sessions = new Map(living.map((session) => [session.row.id, session]));
+  const running = Map.groupBy(
+    unfinished.filter(({ status }) => status === "running"),
+    ({ sessionId }) => sessionId,
+  );
+  for (const row of claimed) {
+    const session = sessions.get(row.id);
+    const inOrder = session?.events ?? events;
     const last = await events.log.latestOf(row.id, LOOK_BACK_MS, LAST_EVENTS);
     const sinceMs = await completeUpTo(row, last, events);
     const told = new Set(last.map(nameOf));
     const tellOnce = (happening: Happening, atMs: number): void => {
-      if (atMs >= sinceMs && !told.has(nameOf(happening))) events.tell({ ...happening, atMs });
+      if (atMs >= sinceMs && !told.has(nameOf(happening))) inOrder.tell({ ...happening, atMs });
     };
     tellOnce(sessionCreated(row), row.createdAtMs);
     if (row.status !== "creating") tellOnce(sessionRunning(row), row.createdAtMs);
     if (row.lastActivityAtMs < sinceMs - ACTIVITY_DELAY_MS) continue;
-    for (const exec of await execsSince(row.id, sinceMs, store)) {
+    const execs = await execsSince(row.id, sinceMs, store);
+    const recent = new Set(execs.map(({ id }) => id));
+    for (const { id } of running.get(row.id) ?? [])
+      if (!recent.has(id)) session?.earlierEnds.expect(id);
+    for (const exec of execs) {
       tellOnce(execStarted(exec), exec.startedAtMs);
       if (exec.status === "done") tellOnce(execEnded(exec), exec.endedAtMs ?? 0);
+      else if (exec.status === "running") session?.earlierEnds.expect(exec.id);
     }
   }
 }

@@ -4,7 +4,6 @@
  */
 import { setImmediate as otherWork } from "node:timers/promises";
 import { SandboxError } from "@sandkasten/protocol";
-import type { Events } from "../events/recorder.ts";
 import { isLostOwnership } from "../ports/lost-ownership.ts";
 import type { Backend, SandboxState } from "../ports/backend.ts";
 import type { Clock } from "../ports/clock.ts";
@@ -15,6 +14,7 @@ import type { Execs } from "./execs.ts";
 import { sandboxIdOf } from "./ids.ts";
 import type { LiveSession } from "./live-session.ts";
 import type { Membership } from "./membership.ts";
+import type { ReservedPlace } from "./ordered-events.ts";
 import { orphansAmong, removeOrphan } from "./orphans.ts";
 import type { Providers } from "./providers.ts";
 import { execEnded } from "./session-events.ts";
@@ -27,7 +27,6 @@ export interface TakeOverParts {
   readonly store: SessionStore;
   readonly clock: Clock;
   readonly log: Log;
-  readonly events: Events;
   readonly sessions: Sessions;
   readonly execs: Execs;
   readonly membership: Membership;
@@ -129,12 +128,15 @@ export class TakeOver {
       if (row.status !== state) await session.save({ status: state });
       if (typeof row.network === "object" && state === "running") this.#cutOff.push(session);
       // Before new requests are admitted: commands that waited for the shell come first.
-      for (const exec of execs) await this.#parts.execs.adopt(session, exec);
+      await this.#parts.execs.adopt(session, execs);
       this.#adopted++;
     } else {
       const [status, reason] = endOf(row);
       if (row.status !== "destroying") await session.save({ status: "destroying" });
-      await Promise.all(execs.map((exec) => endExec(exec, this.#parts)));
+      const { earlierEnds } = session;
+      await Promise.all(
+        execs.map((exec) => endExec(exec, earlierEnds.placeOf(exec.id), this.#parts)),
+      );
       this.#dead.push(() => this.#end(session, status, reason));
       this.#ended++;
     }
@@ -244,13 +246,10 @@ export function refuseForeign(
 /** Records that a command ended with its sandbox, or that it never began. */
 export async function endExec(
   row: ExecRow,
-  {
-    store,
-    clock,
-    membership,
-    events,
-  }: Pick<TakeOverParts, "store" | "clock" | "membership" | "events">,
+  reserved: ReservedPlace,
+  { store, clock, membership }: Pick<TakeOverParts, "store" | "clock" | "membership">,
 ): Promise<void> {
+  using place = reserved;
   const isQueued = row.status === "queued";
   const end = {
     status: "done",
@@ -260,7 +259,7 @@ export async function endExec(
     request: "",
   } as const;
   await store.updateExec(row.sessionId, row.id, membership.fence, end);
-  events.tell(execEnded({ ...row, ...end }));
+  place.fill(execEnded({ ...row, ...end }));
 }
 
 function endOf({ status }: SessionRow): [EndStatus, string | undefined] {
