@@ -13,7 +13,9 @@ export const daemonParts: Readonly<Record<string, Part>> = {
     because: "a port that names a type of one adapter's library fits that adapter only",
   },
   waiting: {
-    path: inDaemon("(observed-deadline|failure-for-log|keyed-mutex)\\.ts$"),
+    path: inDaemon(
+      "(event-loop-turn|failure-for-log|json-shape|keyed-mutex|observed-deadline)\\.ts$",
+    ),
     parts: ["protocol"],
     because: "every part of the daemon may use it",
   },
@@ -91,7 +93,7 @@ export const daemonParts: Readonly<Record<string, Part>> = {
   },
   images: {
     path: inDaemon("images/"),
-    parts: ["protocol", "ports", "network", "tar", "directories"],
+    parts: ["protocol", "ports", "network", "tar", "waiting", "directories"],
     node: [
       ...harmless,
       "child_process",

@@ -300,6 +300,16 @@ describe("a bomb is refused and leaves nothing behind:", () => {
       tarOf(Array.from({ length: 51 }, (_, n) => file(`f${n}`, ""))),
       /limit of 50 files/,
     ],
+    [
+      "directories that only paths of files name",
+      tarOf(Array.from({ length: 6 }, (_, n) => file(`${n}/${"d/".repeat(8)}x`, ""))),
+      /limit of 50 files/,
+    ],
+    [
+      "an extended header of many records",
+      tarOf([{ path: "x", type: "x", content: "5 a=\n".repeat(1_001) }]),
+      /more than 1000 records/,
+    ],
     ["a path too deep", tarOf([file("d/".repeat(11) + "x", "")]), /path with 12 parts/],
   ])("%s", async (_, tarball, words) => {
     await using fixture = await storeFixture({ limits });

@@ -1,5 +1,6 @@
 /** Keeps unpacked images and their names consistent under concurrent requests. */
 import { join } from "node:path";
+import { ownTurn } from "../event-loop-turn.ts";
 import type { ImageInfo, ImageProgress } from "../ports/image-store.ts";
 import { ImageDirectories, REFERENCES_DIRECTORY } from "./image-directories.ts";
 import type { ImageRecord } from "./image-directories.ts";
@@ -66,6 +67,7 @@ export class ImageLibrary {
   async list(owner: OwnerName): Promise<PresentImage[]> {
     const images: PresentImage[] = [];
     for (const entry of await this.#references.listFor(owner)) {
+      await ownTurn();
       const record = await this.directories.read(entry.digest);
       if (record !== undefined) images.push({ entry, record });
     }
@@ -139,13 +141,13 @@ export class ImageLibrary {
 
   /** Disk space of all images, and of those that an owner has under names other than `except`. */
   async usage(owner?: OwnerName, except?: string): Promise<LibraryUsage> {
-    const own = new Set(
-      (await this.#references.list())
-        .filter((entry) => entry.owner === owner && entry.reference !== except)
-        .map(({ digest }) => digest),
+    const names = (await this.#references.list()).filter(
+      (entry) => entry.owner === owner && entry.reference !== except,
     );
-    const usage = { images: 0, totalBytes: 0, ownBytes: 0 };
+    const own = new Set(names.map(({ digest }) => digest));
+    const usage = { images: 0, totalBytes: 0, ownBytes: 0, ownNames: names.length };
     for (const digest of await this.directories.listDigests()) {
+      await ownTurn();
       const record = await this.directories.read(digest);
       if (record === undefined) continue;
       const bytes = diskBytesOf(record);
@@ -171,6 +173,7 @@ export class ImageLibrary {
     let removed = 0;
     let freedBytes = 0;
     for (const digest of await this.directories.listDigests()) {
+      await ownTurn();
       if (named.has(digest) || (await isWanted(digest))) continue;
       const sizeBytes = (await this.directories.read(digest))?.sizeBytes ?? 0;
       if (await this.directories.remove(digest, async () => await isWanted(digest))) {
@@ -186,6 +189,7 @@ export interface LibraryUsage {
   readonly images: number;
   readonly totalBytes: number;
   readonly ownBytes: number;
+  readonly ownNames: number;
 }
 
 export function diskBytesOf({ diskBytes, sizeBytes }: ImageRecord): number {

@@ -1,5 +1,7 @@
 /** How much disk images may take: one, those of an owner, and all of them. */
 import { randomBytes } from "node:crypto";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
 import { ociArchive } from "./testing/oci-writer.ts";
@@ -62,6 +64,25 @@ describe("the images of an owner", () => {
     await expect(fixture.store.of(bob(MIB)).importRootfs("many:1", archive)).rejects.toEqual(
       exceeded,
     );
+  });
+
+  test("have a maximum of names, since names of one image take no further space", async () => {
+    await using fixture = await storeFixture();
+    const images = fixture.store.of(bob(100 * MIB));
+    const archive = await archiveOf(fixture, 1000);
+    const { digest } = await images.importRootfs("first:1", archive);
+    const entry = { repository: "x", digest, sourceDigest: digest, source: "rootfs", owner: "bob" };
+    const references = join(fixture.dataDir, "images", "references");
+    for (let n = 1; n < 1000; n += 1)
+      await writeFile(
+        join(references, `${n}.json`),
+        JSON.stringify({ ...entry, reference: `x:${n}` }),
+      );
+    await expect(images.importRootfs("last:1", archive)).rejects.toEqual(exceeded);
+    await fixture.store.of({ name: "alice", maxBytes: 100 * MIB }).importRootfs("own:1", archive);
+    await images.importRootfs("first:1", archive);
+    await images.remove("first:1");
+    await images.importRootfs("last:1", archive);
   });
 
   test("do not spoil the import of the same content by another owner", async () => {

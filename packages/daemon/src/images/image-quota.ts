@@ -6,6 +6,12 @@ import { diskBytesOf } from "./image-library.ts";
 import type { ImageLibrary } from "./image-library.ts";
 
 /**
+ * Names per owner. Names of one image share its files, so their number is not limited by disk space, and
+ * every import looks at all of them.
+ */
+const MAX_NAMES = 1_000;
+
+/**
  * SECURITY: one tenant must not fill the shared disk, with one image, many, or several at a time
  * (threats: filling a disk and deep directory trees). Disk space is reserved before it is used,
  * including by imports in progress. Guarded by image-quota.test.ts.
@@ -34,13 +40,15 @@ export class ImageQuota {
 
   /** Starts counting for an image that is about to be created, or to be replaced. */
   async begin(owner: ImageOwner | undefined, reference: string): Promise<ImageMeter> {
-    const { totalBytes, ownBytes } = await this.#library.usage(owner?.name, reference);
+    const { totalBytes, ownBytes, ownNames } = await this.#library.usage(owner?.name, reference);
     const meter: ImageMeter = new ImageMeter(
       { totalBytes, ownBytes },
       owner,
       () => this.#check(meter),
       () => this.#end(meter),
     );
+    if (owner !== undefined && ownNames + this.#others(meter, owner).length >= MAX_NAMES)
+      throw tooMany();
     this.#meters.add(meter);
     return meter;
   }
@@ -121,6 +129,14 @@ export class ImageMeter implements Disposable {
   [Symbol.dispose](): void {
     this.#end();
   }
+}
+
+function tooMany(): SandboxError {
+  return new SandboxError(
+    "QUOTA_EXCEEDED",
+    `You have ${MAX_NAMES} images, which is the maximum. Remove images that you do not need.`,
+    { details: { max_images: MAX_NAMES } },
+  );
 }
 
 function tooMuch({ maxBytes }: ImageOwner): SandboxError {

@@ -1,6 +1,7 @@
 /** Builds the directory tree of one image without ever leaving it. */
 import * as fs from "node:fs";
 import { promisify } from "node:util";
+import { ownTurn } from "../event-loop-turn.ts";
 import { invalidImage } from "./image-failure.ts";
 import { parentOf, shown } from "./image-path.ts";
 
@@ -31,19 +32,24 @@ const writeAsync = promisify(fs.write);
  * tree. Guarded by hostile-images.test.ts, each case with an untouched sentinel outside.
  *
  * The calls are synchronous where the kernel answers from memory: a round trip to the thread
- * pool costs ten times the call, and the reads between entries let other work run.
+ * pool costs ten times the call. Callers wait for their turn between entries, so that other work runs.
  */
 export class ImageTree {
   readonly #root: string;
+  readonly #onParent: () => void;
   readonly #realDirectories = new Set<string>();
   readonly #directoryTimes = new Map<string, number>();
   /** Without root, every file belongs to its creator, who is root in the sandboxes created from it. */
   readonly #keepsOwners = process.getuid?.() === 0;
   #fileBytes = 0;
 
-  /** `root` must be an existing directory that no other user can access. */
-  constructor(root: string) {
+  /**
+   * `root` must be an existing directory that no other user can access. `onParent` is called before a
+   * directory is created that only the path of another entry names, and may throw.
+   */
+  constructor(root: string, onParent: () => void = () => undefined) {
     this.#root = root;
+    this.#onParent = onParent;
   }
 
   /** Bytes of all files written. */
@@ -163,8 +169,9 @@ export class ImageTree {
   }
 
   /** Sets the times of directories, which change with every file created in them. */
-  applyDirectoryTimes(): void {
+  async applyDirectoryTimes(): Promise<void> {
     for (const [path, mtimeSeconds] of this.#directoryTimes) {
+      await ownTurn();
       if (this.kind(path) !== "directory") continue;
       const seconds = clampTime(mtimeSeconds) ?? 0;
       fs.lutimesSync(this.#absolute(path), seconds, seconds);
@@ -211,6 +218,7 @@ export class ImageTree {
         `The image's entry ${shown(`/${path}`)} is below ${shown(`/${parent}`)}, which is not a directory (${kind}).`,
       );
     }
+    this.#onParent();
     const absolute = this.#absolute(parent);
     fs.mkdirSync(absolute, 0o700);
     this.#own(absolute, ROOT_DIRECTORY);

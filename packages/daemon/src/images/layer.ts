@@ -1,4 +1,5 @@
 /** Applies the entries of one archive (a layer, or a whole root file system) to an image's tree. */
+import { ownTurn } from "../event-loop-turn.ts";
 import type { TarEntry } from "../tar/tar-reader.ts";
 import { invalidImage } from "./image-failure.ts";
 import { cleanImagePath, nameOf, parentOf, shown } from "./image-path.ts";
@@ -24,8 +25,11 @@ export async function applyLayer(
   options: LayerOptions,
 ): Promise<number> {
   const layer = new Layer(tree, budget, options);
-  for await (const entry of entries) await layer.apply(entry);
-  tree.applyDirectoryTimes();
+  for await (const entry of entries) {
+    await ownTurn();
+    await layer.apply(entry);
+  }
+  await tree.applyDirectoryTimes();
   return layer.count;
 }
 
@@ -117,6 +121,7 @@ class Layer {
     if (this.#cleared.has(directory)) return;
     this.#cleared.add(directory);
     for (const child of await this.#tree.list(directory)) {
+      await ownTurn();
       await this.#removeLower(directory === "" ? child : `${directory}/${child}`);
     }
   }

@@ -1,4 +1,5 @@
 /** Parses the JSON documents of an image: index, manifest, configuration. All of it is hostile. */
+import { JsonShape } from "../json-shape.ts";
 import { invalidImage } from "./image-failure.ts";
 
 export interface Descriptor {
@@ -21,6 +22,8 @@ export interface ImageConfig {
 }
 
 export const MAX_DOCUMENT_BYTES = 4 * 1024 * 1024;
+/** Of one document. An index may have 1000 entries. */
+const MAX_DOCUMENT_VALUES = 30_000;
 const DIGEST = /^sha256:[0-9a-f]{64}$/;
 const LAYER_TYPE =
   /^application\/vnd\.(?:oci\.image\.layer\.(?:nondistributable\.)?v1\.tar|docker\.image\.rootfs\.(?:foreign\.)?diff\.tar)(?:[.+](?:gzip|zstd))?$/;
@@ -46,9 +49,17 @@ export function parseDockerSave(
   });
 }
 
+/**
+ * SECURITY: a few megabytes of short values take seconds to parse, during which the daemon would answer
+ * nobody (threat: hostile archives and images). Guarded by image-stalls.test.ts.
+ */
 function parseJson(text: Buffer, what: string): unknown {
   if (text.length > MAX_DOCUMENT_BYTES)
     throw invalidImage(`The image's ${what} is larger than ${MAX_DOCUMENT_BYTES} bytes.`);
+  new JsonShape({
+    maxValues: MAX_DOCUMENT_VALUES,
+    refused: (problem) => invalidImage(`The image's ${what} ${problem}.`),
+  }).add(text);
   try {
     return JSON.parse(text.toString("utf8"));
   } catch (cause) {

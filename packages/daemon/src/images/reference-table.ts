@@ -5,6 +5,7 @@
 import { createHash } from "node:crypto";
 import { chmod, mkdir, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
+import { ownTurn } from "../event-loop-turn.ts";
 import type { ImageInfo } from "../ports/image-store.ts";
 import { readJson, writeJson } from "./atomic-json.ts";
 import type { ImageReference } from "./reference.ts";
@@ -87,6 +88,7 @@ export class ReferenceTable {
     const entries: ReferenceEntry[] = [];
     for (const name of await readdir(this.#root)) {
       if (!name.endsWith(SUFFIX)) continue;
+      await ownTurn();
       const entry = await this.#read(join(this.#root, name));
       if (entry !== undefined) entries.push(entry);
     }

@@ -38,9 +38,9 @@ export async function unpackRootfs(
   rootfs: string,
   context: UnpackContext,
 ): Promise<UnpackedSize> {
-  const tree = await newTree(rootfs);
   const sourceBytes = (await tarball.stat()).size;
   const budget = budgetOf(context, sourceBytes);
+  const tree = await newTree(rootfs, budget);
   context.progress.begin("unpack", sourceBytes);
   const count = await applyArchive(tree, tarball, budget, context, {
     whiteouts: false,
@@ -68,8 +68,8 @@ export async function unpackLayers(
   sourceBytes: number,
   context: UnpackContext,
 ): Promise<UnpackedSize> {
-  const tree = await newTree(rootfs);
   const budget = budgetOf(context, sourceBytes);
+  const tree = await newTree(rootfs, budget);
   budget.checkLayers(layers.length);
   let total = 0;
   for (const { path } of layers) total += await sizeOf(path);
@@ -95,7 +95,6 @@ export async function unpackContainer(
   directory: string,
   context: UnpackContext,
 ): Promise<ImageTree> {
-  const tree = await newTree(directory);
   const { archiveBytes } = context.limits;
   const limits = {
     ...context.limits,
@@ -104,6 +103,7 @@ export async function unpackContainer(
     entries: 20_000,
   };
   const budget = budgetOf({ ...context, limits }, (await archive.stat()).size);
+  const tree = await newTree(directory, budget);
   await applyArchive(tree, archive, budget, context, {
     whiteouts: false,
     owners: "root",
@@ -130,9 +130,9 @@ function budgetOf({ limits, charge }: UnpackContext, sourceBytes: number): Unpac
   return new UnpackBudget(limits, { sourceBytes, ...(charge !== undefined && { charge }) });
 }
 
-async function newTree(directory: string): Promise<ImageTree> {
+async function newTree(directory: string, budget: UnpackBudget): Promise<ImageTree> {
   await mkdir(directory, { mode: 0o700 });
-  const tree = new ImageTree(directory);
+  const tree = new ImageTree(directory, () => budget.spendEntry());
   await tree.makeDirectory("", { uid: 0, gid: 0, mode: 0o755 });
   return tree;
 }

@@ -55,10 +55,17 @@ export function decodeHeader(block: Buffer, names: TarNames = "strict"): TarHead
   };
 }
 
+/** Of one extended header: reading more of them takes long, and archives have a handful. */
+const MAX_PAX_RECORDS = 1_000;
+
 /** Reads the records `length key=value\n` of a POSIX extended header. Extended attributes are ignored. */
 export function decodePaxRecords(body: Buffer, names: TarNames): TarOverrides {
   const overrides: TarOverrides = {};
+  let records = 0;
   for (let at = 0; at < body.length;) {
+    records += 1;
+    if (records > MAX_PAX_RECORDS)
+      throw new TarError(`has an extended header of more than ${MAX_PAX_RECORDS} records`);
     const space = body.indexOf(0x20, at);
     const lengthText = space < 0 || space - at > 10 ? "" : body.toString("latin1", at, space);
     const length = /^[1-9][0-9]*$/.test(lengthText) ? Number(lengthText) : 0;

@@ -111,6 +111,12 @@ describe("importRootfs()", () => {
       { limits: { entries: 10 } },
       "limit of 10 files",
     ],
+    [
+      "of directories that only paths of files name",
+      tarOf([file("a/b/c/d/e/f/x", ""), file("g/h/i/j/k/l/x", "")]),
+      { limits: { entries: 10 } },
+      "limit of 10 files",
+    ],
     ["of holes", tarOf([file("x", "x", { type: "S" })]), {}, "sparse"],
   ])("refuses an archive that is %s", async (_, content, policy, message) => {
     await expect(

@@ -1,8 +1,10 @@
 /** Checks archives before they are passed to an engine, which has no limits itself. */
 import type { FileHandle } from "node:fs/promises";
+import { ownTurn } from "../../../event-loop-turn.ts";
 import { decompress } from "../../../images/decompress.ts";
 import { readImageArchive } from "../../../images/image-archive.ts";
 import { invalidImage } from "../../../images/image-failure.ts";
+import { cleanImagePath, parentOf } from "../../../images/image-path.ts";
 import type { UnpackBudget } from "../../../images/unpack-budget.ts";
 
 export interface ArchiveContext {
@@ -43,12 +45,21 @@ export async function checkArchive(
   };
   let entries = 0;
   const top = new Set<string>();
+  const directories = new Set<string>();
   try {
-    for await (const { path, sizeBytes: fileBytes } of readImageArchive(counted, { endMarker })) {
+    for await (const entry of readImageArchive(counted, { endMarker })) {
+      await ownTurn();
+      const path = cleanImagePath(entry.path, budget.limits);
       budget.spendEntry();
-      budget.checkFile(path, fileBytes);
+      budget.checkFile(path, entry.sizeBytes);
       entries += 1;
-      const name = path.replace(/^\.?\//, "").split("/")[0] ?? "";
+      if (entry.type === "directory") directories.add(path);
+      // The engine also creates the directories that only the path names.
+      for (let at = parentOf(path); at !== "" && !directories.has(at); at = parentOf(at)) {
+        directories.add(at);
+        budget.spendEntry();
+      }
+      const name = path.split("/")[0] ?? "";
       if (name === "oci-layout" || name === "blobs") top.add(name);
     }
     // Data after the end marker is sent as well.

@@ -1,13 +1,15 @@
 /** Reads JSON bodies, regardless of their content type, with a size limit and a stall timeout. */
 import { isUtf8 } from "node:buffer";
 import { SandboxError } from "@sandkasten/protocol";
+import { JsonShape } from "../../../json-shape.ts";
 import { ObservedDeadline } from "../../../observed-deadline.ts";
 import type { App, HttpLimits, RouteBody } from "../app.ts";
-import { JsonShape } from "./json-shape.ts";
 import { Turns } from "./turns.ts";
 
 /** For bodies with names, paths and numbers. */
 const MAX_SMALL_BODY_BYTES = 262_144;
+/** The largest list in a request has 4096 items. */
+const MAX_JSON_VALUES = 10_000;
 /** Larger bodies are parsed one per event loop turn, and used in the next one. */
 const LARGE_BODY_BYTES = 65_536;
 
@@ -23,7 +25,10 @@ export function readJsonBodies(app: App, limits: HttpLimits, stallTimeoutMs: num
   app.addContentTypeParser("*", (request, payload, done) => {
     const maxBytes = maxBodyBytes(request.routeOptions.config.body ?? "json", limits);
     const chunks: Buffer[] = [];
-    const shape = new JsonShape();
+    const shape = new JsonShape({
+      maxValues: MAX_JSON_VALUES,
+      refused: (problem) => new SandboxError("INVALID_REQUEST", `the body ${problem}`),
+    });
     let bytes = 0;
     const stall = new ObservedDeadline(stallTimeoutMs, () => finish(stalled(stallTimeoutMs)));
     const onData = (chunk: Buffer): void => {

@@ -1,12 +1,15 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { JsonShape, MAX_JSON_DEPTH, MAX_JSON_VALUES } from "./json-shape.ts";
+import { JsonShape, MAX_JSON_DEPTH } from "./json-shape.ts";
+
+const maxValues = 10_000;
+const refused = (problem: string): Error => new Error(`the text ${problem}`);
 
 /** Whole, and in pieces of every small size. */
 function check(text: string): void {
   const bytes = Buffer.from(text);
   for (const size of [bytes.length, 1, 2, 3, 7]) {
-    const shape = new JsonShape();
+    const shape = new JsonShape({ maxValues, refused });
     for (let at = 0; at < bytes.length; at += size) shape.add(bytes.subarray(at, at + size));
   }
 }
@@ -52,7 +55,11 @@ describe("the shape of JSON", () => {
     check(nested(MAX_JSON_DEPTH));
     expect(() => check(nested(MAX_JSON_DEPTH + 1))).toThrow("nested more than");
     const list = (length: number): string => `[${"1,".repeat(length - 1)}1]`;
-    check(list(MAX_JSON_VALUES));
-    expect(() => check(list(MAX_JSON_VALUES + 2))).toThrow("more than");
+    check(list(maxValues));
+    expect(() => check(list(maxValues + 2))).toThrow("more than");
+  });
+
+  it("refuses names with escapes that JSON does not have", () => {
+    expect(() => check(String.raw`{"\q":1}`)).toThrow("the text is not valid JSON");
   });
 });

@@ -1,9 +1,13 @@
 /** Checks the shape of JSON text in one cheap pass as it arrives, before it is parsed. */
-import { SandboxError } from "@sandkasten/protocol";
 
-/** Names and list items together. The largest list in a request has 4096 items. */
-export const MAX_JSON_VALUES = 10_000;
 export const MAX_JSON_DEPTH = 32;
+
+export interface JsonShapeOptions {
+  /** Names and list items together. */
+  readonly maxValues: number;
+  /** The error for text of another shape; `problem` completes a sentence about it. */
+  readonly refused: (problem: string) => Error;
+}
 
 const QUOTE = 0x22;
 const COMMA = 0x2c;
@@ -26,6 +30,8 @@ for (const byte of [QUOTE, COMMA, OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJE
  * different readers. Guarded by json-shape.test.ts and stalls.test.ts.
  */
 export class JsonShape {
+  readonly #maxValues: number;
+  readonly #refused: (problem: string) => Error;
   /** Names of each open object; undefined for a list. */
   readonly #open: (Set<string> | undefined)[] = [];
   #names: Set<string> | undefined;
@@ -36,7 +42,12 @@ export class JsonShape {
   /** Pieces of the name that is being read. */
   #namePieces: Buffer[] = [];
 
-  /** Throws INVALID_REQUEST as soon as the text so far is unacceptable. */
+  constructor({ maxValues, refused }: JsonShapeOptions) {
+    this.#maxValues = maxValues;
+    this.#refused = refused;
+  }
+
+  /** Throws as soon as the text so far is unacceptable. */
   add(bytes: Buffer): void {
     let at = 0;
     while (at < bytes.length) {
@@ -54,13 +65,14 @@ export class JsonShape {
     else if (byte === COMMA) {
       this.#nameComesNext = this.#names !== undefined;
       this.#values += 1;
-      if (this.#values > MAX_JSON_VALUES) throw refused(`has more than ${MAX_JSON_VALUES} values`);
+      if (this.#values > this.#maxValues)
+        throw this.#refused(`has more than ${this.#maxValues} values`);
     } else if (byte === OPEN_OBJECT || byte === OPEN_LIST) {
       this.#names = byte === OPEN_OBJECT ? new Set() : undefined;
       this.#nameComesNext = byte === OPEN_OBJECT;
       this.#open.push(this.#names);
       if (this.#open.length > MAX_JSON_DEPTH)
-        throw refused(`is nested more than ${MAX_JSON_DEPTH} levels deep`);
+        throw this.#refused(`is nested more than ${MAX_JSON_DEPTH} levels deep`);
     } else {
       this.#open.pop();
       this.#names = this.#open.at(-1);
@@ -85,26 +97,22 @@ export class JsonShape {
     const [first, ...more] = this.#namePieces;
     const bytes =
       first !== undefined && more.length === 0 ? first : Buffer.concat(this.#namePieces);
-    const name = nameOf(bytes.toString());
+    const name = this.#nameOf(bytes.toString());
     this.#namePieces = [];
     this.#nameComesNext = false;
-    if (name === "__proto__") throw refused("has a field `__proto__`");
+    if (name === "__proto__") throw this.#refused("has a field `__proto__`");
     if (this.#names?.has(name) === true)
-      throw refused(`has the field ${JSON.stringify(name.slice(0, 64))} twice`);
+      throw this.#refused(`has the field ${JSON.stringify(name.slice(0, 64))} twice`);
     this.#names?.add(name);
   }
-}
 
-/** Different spellings of a name are the same name. */
-function nameOf(written: string): string {
-  if (!written.includes("\\")) return written;
-  try {
-    return String(JSON.parse(`"${written}"`));
-  } catch (cause) {
-    throw new SandboxError("INVALID_REQUEST", "the body is not valid JSON", { cause });
+  /** Different spellings of a name are the same name. */
+  #nameOf(written: string): string {
+    if (!written.includes("\\")) return written;
+    try {
+      return String(JSON.parse(`"${written}"`));
+    } catch {
+      throw this.#refused("is not valid JSON");
+    }
   }
-}
-
-function refused(problem: string): SandboxError {
-  return new SandboxError("INVALID_REQUEST", `the body ${problem}`);
 }

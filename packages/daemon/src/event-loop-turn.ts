@@ -1,0 +1,36 @@
+/** Shares the event loop between long synchronous work and everything else. */
+
+/** How long such work may take in one turn of the event loop, all of it together. */
+const TURN_MS = 5;
+
+/** When the current turn's work began; undefined if there was none yet. */
+let startedMs: number | undefined;
+const waiting: (() => void)[] = [];
+
+/**
+ * Resolves when a further piece of synchronous work may run: at once while this turn has time left,
+ * otherwise in a later turn, in order of the calls.
+ *
+ * SECURITY: clients determine how much there is of some work, such as the entries of an image; without
+ * pauses it would stall other clients, and so would many such requests at once (threat: oversized
+ * requests). Guarded by event-loop-turn.test.ts and image-stalls.test.ts.
+ */
+export async function ownTurn(): Promise<void> {
+  if (startedMs === undefined) {
+    startedMs = performance.now();
+    setImmediate(nextTurn);
+    return;
+  }
+  // A piece that was allowed to run just before this one takes its time first.
+  await Promise.resolve();
+  if (performance.now() - startedMs >= TURN_MS)
+    await new Promise<void>((resolve) => waiting.push(resolve));
+}
+
+function nextTurn(): void {
+  const resume = waiting.shift();
+  startedMs = resume === undefined ? undefined : performance.now();
+  if (resume === undefined) return;
+  setImmediate(nextTurn);
+  resume();
+}
