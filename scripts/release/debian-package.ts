@@ -1,6 +1,6 @@
 /**
  * The Debian package: the program with its npm packages, the native programs, Node, and a service.
- * It brings Node because Debian's is too old: docs/adr/0017-releases-bring-what-was-tested.md.
+ * It brings Node because Debian's is too old: docs/adr/0017-releases-contain-what-was-tested.md.
  */
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";

@@ -101,7 +101,7 @@ export interface Program extends Packed {
 
 /**
  * A program rather than a library, so it brings the packages it depends on, in the versions that were
- * tested: docs/adr/0017-releases-bring-what-was-tested.md.
+ * tested: docs/adr/0017-releases-contain-what-was-tested.md.
  *
  * @param natives - The native programs of all platforms that this release is for, which it brings as
  *   well: npm asks a registry for nothing.
