@@ -49,7 +49,7 @@ export function startFailure(cause: unknown): unknown {
   if (code !== "CONFLICT") return cause;
   if (isForeign(cause))
     return new CliFailure(message, {
-      hint: "Start with --data-dir DIRECTORY or SANDKASTEN_DATA_DIR; sessions and images of the older program are not taken over.",
+      hint: "Choose another directory with --data-dir or SANDKASTEN_DATA_DIR. Sessions and images of the older program are not imported.",
       code,
       cause,
       exitCode: FOREIGN_EXIT_CODE,

@@ -18,7 +18,7 @@ export async function findDaemon(cli: Cli): Promise<DaemonAddress> {
   const options = cli.options();
   if (options.daemon !== undefined) {
     if (options.url !== undefined)
-      throw new UsageFailure("--url and --daemon exclude each other.", "Keep one of them.");
+      throw new UsageFailure("--url and --daemon cannot be combined.", "Use one of them.");
     return await ofProfile(cli, options.daemon, options.apiKey);
   }
   const url = options.url ?? environment.url;

@@ -16,17 +16,25 @@ Generated from the definitions in \`packages/cli/src/commands\`.
 
 In a clone of the project the program is \`packages/cli/bin/sandkasten\`, which finds the right version of Node.
 
-**Which daemon.** \`--url\` and \`--api-key\`, or \`--daemon\` with the name of a [profile](#sandkasten-profile); else \`SANDKASTEN_URL\` and \`SANDKASTEN_API_KEY\`; else \`SANDKASTEN_PROFILE\`; else the profile that \`profile use\` chose; else the daemon of the local configuration: its address, and its key from the file \`api-key\` in its data directory. That key is sent only to the local daemon, and the key of a profile only to the address of that profile. Other users of the machine can see a key on the command line, but not in a variable.
+**Daemon.** A command uses the first of these that is set:
 
-**Which agent service.** The commands of \`agent\` and \`workflow\` use the service at \`SANDKASTEN_AGENTS_URL\` with the key in \`SANDKASTEN_AGENTS_API_KEY\`, else the one at \`http://127.0.0.1:8587\`. If no service responds at that address, and always with \`--dir DIR\`, the command serves the directory itself while it runs and stores its runs in \`DIR/.sandkasten\`. Models then read their keys, such as \`OPENAI_API_KEY\`, from the environment of the command; otherwise from that of the service.
+1. \`--url\` and \`--api-key\`, or \`--daemon\` with the name of a [profile](#sandkasten-profile),
+2. \`SANDKASTEN_URL\` and \`SANDKASTEN_API_KEY\`,
+3. \`SANDKASTEN_PROFILE\`,
+4. the profile that \`profile use\` chose,
+5. the daemon of the local configuration: its address, and its key from the file \`api-key\` in its data directory.
 
-**Output.** On a terminal there are tables, colours (unless \`NO_COLOR\` is set) and progress bars. Otherwise a list has one line per row with tab-separated fields, no heading, times in ISO 8601 and sizes in bytes. Control characters in names, and in what agents say and print, are shown as \`\\x1b\`; only \`run\`, \`exec\`, \`shell\` and \`logs\` print the output of commands unchanged. \`--json\` prints one JSON document, or for commands that stream (\`run\`, \`exec\`, \`logs\`, \`agent logs\`, \`start\`, \`daemon\`, \`agents serve\`), one JSON object per line with a \`type\`. Fields have the names of the SDK; those of agents and workflows have the names of the HTTP API. Output that is not UTF-8 is also included as \`base64\`.
+The local key is sent only to the local daemon, and the key of a profile only to the address of that profile. Other users of the machine can see a key on the command line, but not in a variable.
 
-**Commands of sandboxes.** In \`run\` and \`exec\`, one word is text for the shell: \`sandkasten exec ID 'cd src && make'\`. Several words are a program and its arguments, without a shell: \`sandkasten exec ID ls -la 'a file'\`. \`--shell\` quotes several words for the shell; \`--argv\` runs a single one as a program. Everything from the first word of the command on belongs to the command, so options of \`sandkasten\` come before it. A \`--\` before the command is allowed.
+**Agent service.** The commands of \`agent\` and \`workflow\` use the service at \`SANDKASTEN_AGENTS_URL\` with the key in \`SANDKASTEN_AGENTS_API_KEY\`, or the service at \`http://127.0.0.1:8587\`. If no service responds at that address, or with \`--dir DIR\`, the command serves the directory itself while it runs and stores its runs in \`DIR/.sandkasten\`. Models then read their keys, such as \`OPENAI_API_KEY\`, from the environment of the command; otherwise, from that of the service.
 
-**Ids** of sessions, commands, runs and keys can be shortened to an unambiguous prefix of at least three letters, with or without the part before the underscore: \`ses_1f2e\` or \`1f2e\`. Sessions that have not ended come first. Workspaces and images have names, which must be complete.
+**Output.** On a terminal, output has tables, colours (unless \`NO_COLOR\` is set) and progress bars. Otherwise, a list has one line per row with tab-separated fields, no heading, times in ISO 8601 and sizes in bytes. Control characters in names and in the output of agents are shown as \`\\x1b\`; only \`run\`, \`exec\`, \`shell\` and \`logs\` print the output of commands unchanged. \`--json\` prints one JSON document, or for commands that stream (\`run\`, \`exec\`, \`logs\`, \`agent logs\`, \`start\`, \`daemon\`, \`agents serve\`), one JSON object per line with a \`type\`. Fields have the names of the SDK, except that fields of agents and workflows have the names of the HTTP API. Output that is not UTF-8 is also included as \`base64\`.
 
-**Failures** are two lines on stderr: what happened, and what to do. With \`--json\` they are an object \`{"error":{"code","message","hint"}}\` there.
+**Commands in sandboxes.** In \`run\` and \`exec\`, a single word is text for the shell: \`sandkasten exec ID 'cd src && make'\`. Several words are a program and its arguments, without a shell: \`sandkasten exec ID ls -la 'a file'\`. \`--shell\` quotes several words for the shell; \`--argv\` runs a single word as a program. Options of \`sandkasten\` must come before the first word of the command, because all later words belong to the command. You can put \`--\` before the command.
+
+**Ids** of sessions, commands, runs and keys can be shortened to an unambiguous prefix of at least three letters, with or without the part before the underscore: \`ses_1f2e\` or \`1f2e\`. If a prefix matches both active and ended sessions, it refers to the active one. Names of workspaces and images must be complete.
+
+**Failures** are two lines on stderr: what happened, and what to do. With \`--json\`, stderr has an object \`{"error":{"code","message","hint"}}\` instead.
 
 | exit code | meaning |
 |---|---|
@@ -35,9 +43,9 @@ In a clone of the project the program is \`packages/cli/bin/sandkasten\`, which 
 | 2 | invalid usage |
 | 3 | \`daemon\`, \`start\`: the data directory belongs to another program, such as the older Sandkasten |
 | 124 | \`run\`, \`exec\`: the command exceeded its timeout |
-| 129, 130, 143 | ended by SIGHUP, Ctrl-C or SIGTERM; once they run, \`daemon\`, \`start\` and \`agents serve\` shut down and exit with 0 |
+| 129, 130, 143 | ended by SIGHUP, Ctrl-C or SIGTERM; \`daemon\`, \`start\` and \`agents serve\` exit with 0 instead once they have started |
 | 130 | \`agent run\`, \`workflow run\`: the run was cancelled |
-| 141 | the reader of the output is gone |
+| 141 | the reader closed the output |
 | any other | \`run\`, \`exec\`, \`shell\`: the exit code of the command |
 `;
 
@@ -108,7 +116,7 @@ function about(description: string, choices?: readonly string[], standard?: unkn
   return [
     escapeHtml(description),
     ...(one === undefined ? [] : [`one of ${one}`]),
-    ...(typeof standard === "string" ? [`\`${standard}\` when absent`] : []),
+    ...(typeof standard === "string" ? [`default: \`${standard}\``] : []),
   ].join("; ");
 }
 

@@ -48,7 +48,7 @@ export async function askSettings(
     if (isCancel(answer)) {
       cancel("Nothing was written.", streams);
       throw new CliFailure("The questions were not answered.", {
-        hint: "Run it again, or give --yes for the defaults.",
+        hint: "Run the command again, or pass --yes to use the defaults.",
         code: "CANCELLED",
       });
     }

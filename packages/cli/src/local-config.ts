@@ -51,7 +51,7 @@ function settings(options: ConfigOptions): Readonly<Record<string, string>> {
     const at = text.indexOf("=");
     if (at < 1)
       throw new UsageFailure(
-        `--set does not understand "${text}".`,
+        `"${text}" is not valid for --set.`,
         "Write it as in --set session_ttl_seconds=600; `sandkasten config` shows all keys.",
       );
     return [text.slice(0, at), text.slice(at + 1)] as const;

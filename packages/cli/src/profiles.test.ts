@@ -115,7 +115,7 @@ describe("profile", () => {
     await run("profile use prod");
     await chmod(file, mode);
     const { code, stderr } = await run("version");
-    expect([code, stderr]).toEqual([1, expect.stringMatching(/other users.*\n.*chmod 600/)]);
+    expect([code, stderr]).toEqual([1, expect.stringMatching(/Other users.*\n.*chmod 600/)]);
     expect(keys).toEqual([]);
   });
 

@@ -63,7 +63,7 @@ async function readPrivate(path: string): Promise<string | undefined> {
     await using file = await open(path, "r");
     const { mode, uid } = await file.stat();
     if ((mode & OTHERS) !== 0 || uid !== process.geteuid?.())
-      throw new CliFailure(`${path} can be used by other users, and it has keys.`, {
+      throw new CliFailure(`Other users can access ${path}, which contains keys.`, {
         hint: `Run \`chmod 600 ${path}\`, and create new keys if others may have read them.`,
         code: "LOCAL_FILE",
       });

@@ -16,7 +16,7 @@ describe("--mount", () => {
     (text) => {
       expect(() => mounts(text)).toThrow(
         expect.objectContaining({
-          message: `--mount ${text} is not understood.`,
+          message: `--mount ${text} is not valid.`,
           hint: expect.stringContaining("ID:/PATH:ro"),
         }),
       );

@@ -115,7 +115,7 @@ function parseNetwork(text: string): string {
 function networkRequest({ network, allow }: SessionOptions): Pick<CreateSessionOptions, "network"> {
   if (allow !== undefined) {
     if (network !== undefined)
-      throw new UsageFailure("--network and --allow exclude each other.", "Keep one of them.");
+      throw new UsageFailure("--network and --allow cannot be combined.", "Use one of them.");
     return { network: { allow } };
   }
   if (network === undefined) return {};
@@ -126,7 +126,7 @@ function parseMount(text: string): WorkspaceMount {
   const [, id, path, readOnly] = /^([^:]+):(\/[^:]*)(:ro)?$/u.exec(text) ?? [];
   if (id === undefined || path === undefined)
     throw new UsageFailure(
-      `--mount ${text} is not understood.`,
+      `--mount ${text} is not valid.`,
       "Write ID:/PATH, or ID:/PATH:ro for read-only.",
     );
   return { id, path, ...(readOnly !== undefined && { readOnly: true }) };
@@ -152,7 +152,7 @@ export function pairs(
       if (at > 0) return [text.slice(0, at), text.slice(at + 1)];
       if (at === 0 || missing === undefined)
         throw new UsageFailure(
-          `${option} does not understand "${text}".`,
+          `"${text}" is not valid for ${option}.`,
           `Write it as in ${option} NAME=value.`,
         );
       return [text, missing(text)];

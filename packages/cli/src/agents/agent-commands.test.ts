@@ -198,7 +198,7 @@ describe("the service inside the process", { timeout: 60_000 }, () => {
     expect([stdout, stderr]).toEqual(["", expect.stringContaining("agents/NAME.prompt")]);
     const runs = await runTestCli(["agent", "runs", "--dir", place]);
     expect([runs.code, await readdir(place)]).toEqual([1, ["agents"]]);
-    expect(runs.stderr).toMatch(/^✗ .*nothing was run in .*\n→ .*sandkasten agents serve/);
+    expect(runs.stderr).toMatch(/^✗ .*there are no runs in .*\n→ .*sandkasten agents serve/);
     await rm(place, { recursive: true });
   });
 

@@ -28,7 +28,7 @@ export interface AgentService {
 export function addDirOption(command: Command): Command {
   return command.option(
     "--dir <dir>",
-    "use the agents and workflows of this directory, inside this process, whether or not a service runs",
+    "use the agents and workflows of this directory inside this process, even if a service is running",
   );
 }
 

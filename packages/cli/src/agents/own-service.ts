@@ -59,8 +59,8 @@ async function requireRuns(cli: Cli, given: string, dir: string): Promise<void> 
   try {
     await access(join(data || join(dir, ".sandkasten"), "agents.db"));
   } catch (cause) {
-    throw new CliFailure(`No agent service answers, and nothing was run in ${given} yet.`, {
-      hint: "Start a service with `sandkasten agents serve`, name one with SANDKASTEN_AGENTS_URL, or a directory with --dir.",
+    throw new CliFailure(`No agent service responds, and there are no runs in ${given} yet.`, {
+      hint: "Start a service with `sandkasten agents serve`, set SANDKASTEN_AGENTS_URL to the address of one, or name a directory with --dir.",
       code: "NO_RUNS",
       cause,
     });

@@ -13,10 +13,10 @@ const PAGE = 100;
 
 export function addRunsOptions(command: Command, statuses: readonly string[]): Command {
   command
-    .addOption(new Option("--status <status>", "only those in this state").choices(statuses))
+    .addOption(new Option("--status <status>", "only runs with this status").choices(statuses))
     .option(
       "-n, --limit <number>",
-      `at most this many; ${USUAL_LIMIT} when absent`,
+      `maximum number of runs (default: ${USUAL_LIMIT})`,
       parseNumber,
       USUAL_LIMIT,
     );

@@ -38,7 +38,7 @@ function startFailure(cause: unknown): unknown {
         ? `The address ${address ?? ""}:${port ?? ""} is in use.`
         : `The agent service cannot listen there: ${cause.message}.`,
       {
-        hint: "Another agent service may already be running. --listen, or --agents-listen of `start`, chooses another address.",
+        hint: "Another agent service may already be running. Choose another address with --listen, or with --agents-listen of `start`.",
         code: code ?? "CLI_FAILED",
         cause,
       },
@@ -46,7 +46,7 @@ function startFailure(cause: unknown): unknown {
   // Local paths are reported as for every command.
   if (syscall !== undefined) return cause;
   return new CliFailure(cause.message, {
-    hint: "Correct the option, variable or file that is named; `sandkasten agents serve --help` lists the options.",
+    hint: "Correct the named option, variable or file; `sandkasten agents serve --help` lists the options.",
     code: "AGENTS_NOT_STARTED",
     cause,
   });

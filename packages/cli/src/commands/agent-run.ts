@@ -25,10 +25,9 @@ export function addAgentRunCommand(agent: Command, cli: Cli): void {
     .command("run")
     .summary("run an agent")
     .description(
-      "Runs an agent and shows what it does as it happens: what the model says on stdout; its tool " +
-        "calls and the output of its sandbox on stderr. With --json there is one object on stdout, the " +
-        "run as it ended. Ctrl-C cancels the run. Exits with 0 when it succeeded, 1 when it failed, 130 " +
-        "when it was cancelled.",
+      "Runs an agent and shows its progress: the text of the model on stdout; tool calls and the output " +
+        "of the sandbox on stderr. --json prints the finished run as one object on stdout. Ctrl-C " +
+        "cancels the run. Exits with 0 if the run succeeded, 1 if it failed, 130 if it was cancelled.",
     )
     .argument("<agent>", "name of the agent: its file without .prompt, or its title")
     .argument("[task]", "the task; - reads it from stdin")

@@ -22,7 +22,7 @@ export function addAgentRunsCommands(agent: Command, cli: Cli): void {
     .command("runs")
     .summary("list runs of agents")
     .description("Lists the runs of agents, newest first, including those of workflows.")
-    .option("--agent <agent>", "only those of this agent");
+    .option("--agent <agent>", "only runs of this agent");
   addRunsOptions(runs, STATUSES).action(
     async (options: RunsOptions<RunStatus> & { readonly agent?: string }) => {
       await withAgentService(cli, options, "runs", async ({ client }) => {
@@ -39,7 +39,7 @@ export function addAgentRunsCommands(agent: Command, cli: Cli): void {
     .command("logs")
     .summary("show the events of a run")
     .description(
-      "Shows a run as `agent run` does: the text on stdout, tool calls and the output of its sandbox on stderr. With --json there is one line for each event.",
+      "Shows a run as `agent run` does: the text on stdout, tool calls and the output of its sandbox on stderr. --json prints one line per event.",
     )
     .argument("<run>", "id of the run, or an unambiguous prefix")
     .option("-f, --follow", "keep streaming until the run ends");

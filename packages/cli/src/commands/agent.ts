@@ -11,8 +11,8 @@ export function addAgentCommand(program: Command, cli: Cli): void {
     .summary("run agents, and show them and their runs")
     .description(
       "Agents: the files `agents/*.prompt` of a directory. The commands use the agent service at " +
-        "SANDKASTEN_AGENTS_URL, or the one at http://127.0.0.1:8587. If none answers, they serve the " +
-        "working directory themselves while they run.",
+        "SANDKASTEN_AGENTS_URL, or the one at http://127.0.0.1:8587. If no service responds, a command " +
+        "serves the working directory itself while it runs.",
     );
   addAgentRunCommand(agent, cli);
   addAgentFilesCommands(agent, cli);

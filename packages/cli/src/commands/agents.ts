@@ -29,7 +29,7 @@ export function addAgentsCommand(program: Command, cli: Cli): void {
       "Serves the agents in `agents/*.prompt` and the workflows in `workflows/*.yaml` of a directory, " +
         "and applies changes to these files. It uses the daemon named by --url and --api-key, by " +
         "SANDKASTEN_URL and SANDKASTEN_API_KEY, or the local one. " +
-        "SANDKASTEN_AGENTS_API_KEY sets the key that clients of the service must send; without one it " +
+        "SANDKASTEN_AGENTS_API_KEY sets the key that clients of the service must send; without a key it " +
         "listens on loopback only. Ctrl-C or SIGTERM cancels all runs, destroys their sandboxes and " +
         "stops; workflows resume at the next start. The log goes to stderr; SANDKASTEN_AGENTS_LOG_LEVEL " +
         "sets its level.",
@@ -78,7 +78,7 @@ async function serviceLog({ host }: Cli): Promise<Logger> {
   const level = host.environment.variables["SANDKASTEN_AGENTS_LOG_LEVEL"] || "info";
   if (!LEVELS.includes(level))
     throw new UsageFailure(
-      `"${level}" in SANDKASTEN_AGENTS_LOG_LEVEL is not a level of the log.`,
+      `"${level}" in SANDKASTEN_AGENTS_LOG_LEVEL is not a log level.`,
       `Use one of ${LEVELS.join(", ")}.`,
     );
   const { pino } = await import("pino");

@@ -23,8 +23,8 @@ export function addCreateCommand(program: Command, cli: Cli): void {
     .alias("open")
     .summary("create a session and print its id")
     .description(
-      "Creates a session and prints its id, for `exec`, `shell`, `cp` and the other commands. The " +
-        "session ends with `rm`, or expires when it is not used for its time to live.",
+      "Creates a session and prints its id, for `exec`, `shell`, `cp` and the other commands. `rm` " +
+        "destroys the session; otherwise it expires after its time to live without use.",
     )
     .option(
       "--key <key>",

@@ -21,8 +21,8 @@ describe("doctor", () => {
     const { code, stdout } = await runTestCli([...doctor, "--set", "log_level=loud"], options);
     expect(code).toBe(1);
     expect(stdout).toMatch(/✓ node Node \d+/);
-    expect(stdout).toMatch(/✗ configuration .*loud.*\n {2}→ Correct the file/);
-    expect(stdout).toMatch(/^✗ Sandboxes cannot run here yet\.\n {2}→ Correct the file/);
+    expect(stdout).toMatch(/✗ configuration .*loud.*\n {2}→ Correct the named file/);
+    expect(stdout).toMatch(/^✗ Sandboxes cannot run here yet\.\n {2}→ Correct the named file/);
     // A missing daemon is not a reason.
     expect(stdout).toMatch(/^– daemon none answers/m);
   });

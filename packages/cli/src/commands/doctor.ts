@@ -34,7 +34,7 @@ export function addDoctorCommand(program: Command, cli: Cli): void {
     .summary("check whether sandboxes can run here")
     .description(
       "Checks everything that sandboxes need on this machine, shows the configuration in effect and " +
-        "whether a daemon answers. Needs no daemon. Exits with 1 when sandboxes cannot run here.",
+        "whether a daemon responds. Works without a daemon. Exits with 1 if sandboxes cannot run here.",
     );
   addConfigOptions(command).action(async (options: ConfigOptions) => {
     const diagnosis = await examine(cli, options);
@@ -52,7 +52,7 @@ async function examine(cli: Cli, options: ConfigOptions): Promise<Diagnosis> {
     config = await loadLocalConfig(cli, options);
   } catch (error) {
     const { message } = describeFailure(error);
-    const remedy = "Correct the file, the variable or the flag that is named.";
+    const remedy = "Correct the named file, variable or flag.";
     const broken = { name: "configuration", ok: false, detail: message, remedy };
     const machine = [node, broken];
     return { usable: false, machine, backends: [], configuration: undefined, daemon };

@@ -64,7 +64,7 @@ async function tell(cli: Cli, id: string, { port, localPort }: Forwarded): Promi
     return;
   }
   await cli.out.line(
-    plainText(`${LISTEN_HOST}:${localPort} leads to port ${port} of ${id}. Ctrl-C ends it.`),
+    plainText(`${LISTEN_HOST}:${localPort} leads to port ${port} of ${id}. Ctrl-C stops it.`),
   );
 }
 
@@ -89,8 +89,8 @@ async function listen(
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     throw new CliFailure(
-      `${LISTEN_HOST}:${localPort} cannot be listened on (${code ?? "unknown"}).`,
-      { hint: `\`sandkasten forward ${session.id} ${port}:0\` takes a free port.`, cause: error },
+      `Cannot listen on ${LISTEN_HOST}:${localPort} (${code ?? "unknown"}).`,
+      { hint: `\`sandkasten forward ${session.id} ${port}:0\` chooses a free port.`, cause: error },
     );
   }
   return { server, sockets };

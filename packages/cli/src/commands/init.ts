@@ -18,11 +18,11 @@ export function addInitCommand(program: Command, cli: Cli): void {
     .command("init")
     .summary("write a configuration file")
     .description(
-      "Writes sandkasten.yaml with every key, its meaning and its default. Asks for the ones that " +
-        "matter on a terminal; uses the defaults with --yes, --json, or when piped.",
+      "Writes sandkasten.yaml with every key, its meaning and its default. On a terminal, asks for the " +
+        "most important values; with --yes, with --json, or when piped, it uses the defaults.",
     )
-    .option("-o, --output <file>", "where to write it", "sandkasten.yaml")
-    .option("-y, --yes", "ask nothing")
+    .option("-o, --output <file>", "file to write", "sandkasten.yaml")
+    .option("-y, --yes", "use the defaults without asking")
     .option("--force", "replace an existing file")
     .action(async (options: Options) => {
       const path = resolve(cli.host.workingDirectory, options.output);

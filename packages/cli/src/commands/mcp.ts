@@ -23,10 +23,11 @@ export function addMcpCommand(program: Command, cli: Cli): void {
     .command("mcp")
     .summary("serve the sandbox tools over the Model Context Protocol")
     .description(
-      "Serves the tools to one client over stdin and stdout, as desktop clients start it, or with " +
-        "--http to many clients, at /mcp, which send the daemon's key as `Authorization: Bearer KEY`. Each client has " +
-        "its own sandboxes, which are destroyed when it disconnects, and expire when this process is " +
-        "killed. Files of open sandboxes are resources. Messages about failures go to stderr.",
+      "Serves the tools over the Model Context Protocol: over stdin and stdout to the client that starts " +
+        "this command, or with --http at /mcp to many clients, which send the daemon's key as " +
+        "`Authorization: Bearer KEY`. Each client has its own sandboxes. They are destroyed when the " +
+        "client disconnects, and expire if this process is killed. Files of open sandboxes are resources. " +
+        "Failures are reported on stderr.",
     )
     .option("--http", "serve over HTTP instead of stdin and stdout")
     .option(
@@ -46,7 +47,7 @@ export function addMcpCommand(program: Command, cli: Cli): void {
     .option("--image <image>", "image of the sandboxes, such as `python` (default: the daemon's)")
     .option(
       "--lease-seconds <seconds>",
-      "how long sandboxes outlive a server that was killed",
+      "how long sandboxes live after the server was killed",
       "60",
     )
     .action((options: Options) => serve(cli, options));

@@ -16,8 +16,8 @@ export function addPortsCommand(program: Command, cli: Cli): void {
     .command("ports")
     .summary("list a session's listening ports, or create a preview URL")
     .description(
-      "Lists the TCP ports on which programs in a session listen. With --preview prints a URL that opens " +
-        "one of them in a browser, without the key, until it expires or the session ends.",
+      "Lists the TCP ports on which programs in a session listen. With --preview, prints a URL that opens " +
+        "one of them in a browser without the key, until the URL expires or the session ends.",
     )
     .argument("<session>", "id of the session, or an unambiguous prefix")
     .option("--preview <port>", "print a URL that opens this port in a browser", parsePort)

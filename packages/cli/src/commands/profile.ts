@@ -31,8 +31,8 @@ export function addProfileCommand(program: Command, cli: Cli): void {
     .summary("add or replace a profile")
     .description(
       "Adds a profile, or replaces an existing one. The key is read from stdin if it is piped, " +
-        "otherwise from --api-key or SANDKASTEN_API_KEY. A key on the command line can be seen by " +
-        "other users of the machine.",
+        "otherwise from --api-key or SANDKASTEN_API_KEY. Other users of the machine can see a key on " +
+        "the command line.",
     )
     .argument(
       "<profile>",
@@ -42,8 +42,8 @@ export function addProfileCommand(program: Command, cli: Cli): void {
     .action(async (name: string, url: string) => {
       if (!PROFILE_NAME.test(name) || name === LOCAL_PROFILE)
         throw new UsageFailure(
-          `A profile cannot be called "${name}".`,
-          "Use lower-case letters, digits and inner dots, dashes and underscores; `local` is taken.",
+          `A profile cannot have the name "${name}".`,
+          "Use lower-case letters, digits and inner dots, dashes and underscores; `local` is reserved.",
         );
       checkUrl(url);
       const apiKey = await givenKey(cli);

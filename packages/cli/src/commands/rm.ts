@@ -27,7 +27,7 @@ export function addRmCommand(program: Command, cli: Cli): void {
       if ((all === true) === given.length > 0)
         throw new UsageFailure(
           all === true ? "--all cannot be combined with ids." : "No session was given.",
-          "Name the sessions to destroy, or give --all for every one.",
+          "Name the sessions to destroy, or pass --all to destroy all of them.",
         );
       const client = await cli.connect();
       const ids = all === true ? await living(cli, client) : given;

@@ -150,7 +150,7 @@ async function prove(cli: Cli, stages: Stages, client: SandboxClient): Promise<v
         const { exitCode, stdout } = await session.exec(`echo ${PROOF}`);
         if (exitCode !== 0 || stdout.trim() !== PROOF)
           throw new CliFailure(
-            `The first command did not do what it should: exit code ${exitCode ?? "unknown"}, output "${stdout.trim()}".`,
+            `The first command did not print "${PROOF}": exit code ${exitCode ?? "unknown"}, output "${stdout.trim()}".`,
             { hint: "`sandkasten doctor` checks the machine.", code: "PROOF_FAILED" },
           );
         say(`echo printed: ${PROOF}`);

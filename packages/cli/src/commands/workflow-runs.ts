@@ -36,7 +36,7 @@ export function addWorkflowRunsCommands(workflow: Command, cli: Cli): void {
     .command("runs")
     .summary("list runs of workflows")
     .description("Lists the runs of workflows, newest first.")
-    .option("--workflow <workflow>", "only those of this workflow");
+    .option("--workflow <workflow>", "only runs of this workflow");
   addRunsOptions(runs, STATUSES).action(
     async (options: RunsOptions<WorkflowRunStatus> & { readonly workflow?: string }) => {
       await withAgentService(cli, options, "runs", async ({ client }) => {

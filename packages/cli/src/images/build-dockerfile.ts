@@ -198,7 +198,7 @@ export async function buildWithDocker(
 export function insideContext(dockerfile: string): string {
   if (!dockerfile.startsWith("/") && !dockerfile.split("/").includes("..")) return dockerfile;
   throw new CliFailure(`${dockerfile} is not inside the context.`, {
-    hint: "Name a file below the directory that is built, relative to it.",
+    hint: "Name a file inside the build context, relative to it.",
     code: "USAGE",
     exitCode: 2,
   });
