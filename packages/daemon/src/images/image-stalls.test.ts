@@ -1,9 +1,9 @@
 /** Images that cost much to read must not stall what else the daemon does. */
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { setImmediate as nextTurn } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
 import { expect, test } from "vitest";
+import { worstTurnMs } from "../testing/worst-turn.ts";
 import { ociArchive } from "./testing/oci-writer.ts";
 import { storeFixture } from "./testing/store-fixture.ts";
 import type { StoreFixture } from "./testing/store-fixture.ts";
@@ -11,25 +11,6 @@ import { directory, file, tarOf } from "./testing/tar-writer.ts";
 
 /** Processor time of this thread between two turns of the event loop. */
 const MAX_STALL_MS = 100;
-
-/** The longest turn while something is done, in processor time, which other processes do not add to. */
-async function worstTurnMs(doing: Promise<unknown>): Promise<number> {
-  let isOver = false;
-  const end = (): void => {
-    isOver = true;
-  };
-  doing.then(end, end);
-  let worst = 0;
-  let before = process.threadCpuUsage();
-  while (!isOver) {
-    await nextTurn();
-    const { user, system } = process.threadCpuUsage(before);
-    worst = Math.max(worst, user + system);
-    before = process.threadCpuUsage();
-  }
-  await doing;
-  return worst / 1000;
-}
 
 async function imported(fixture: StoreFixture, layers: readonly Buffer[]): Promise<number> {
   const { archive } = ociArchive(layers.map((bytes) => ({ bytes })));

@@ -1,6 +1,7 @@
 /** A connection to a port as a Node stream, for its HTTP client and for splicing. */
 import { Duplex } from "node:stream";
 import { callbackify } from "node:util";
+import { ownTurn } from "../../event-loop-turn.ts";
 import type { PortConnection } from "../../ports/channel.ts";
 
 export interface PortDuplexOptions {
@@ -11,13 +12,23 @@ export interface PortDuplexOptions {
   readonly dropsUnwanted?: boolean;
 }
 
+/** How many bytes of the port are handled without a pause. */
+const SLICE_BYTES = 16_384;
+
+/**
+ * SECURITY: a hostile server cuts its response into chunks of one byte, or sends thousands of
+ * provisional responses, each of which costs as much to read as a large one. Without pauses, a few
+ * responses would stall other clients (threat: oversized requests). Guarded by port-duplex.test.ts.
+ */
 export class PortDuplex extends Duplex {
   readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
   readonly #writer: WritableStreamDefaultWriter<Uint8Array>;
   readonly #dropsUnwanted: boolean;
+  #unread: Uint8Array = new Uint8Array();
 
   constructor({ readable, writable }: PortConnection, options: PortDuplexOptions = {}) {
-    super({ allowHalfOpen: true });
+    // What is buffered would be handled at once later.
+    super({ allowHalfOpen: true, readableHighWaterMark: 1 });
     this.#dropsUnwanted = options.dropsUnwanted ?? false;
     this.#reader = readable.getReader();
     this.#writer = writable.getWriter();
@@ -27,8 +38,8 @@ export class PortDuplex extends Duplex {
   }
 
   override _read(): void {
-    this.#reader.read().then(
-      ({ value, done }) => this.push(done ? null : value),
+    this.#nextSlice().then(
+      (slice) => void this.push(slice),
       (error: unknown) => this.destroy(asError(error)),
     );
   }
@@ -51,6 +62,18 @@ export class PortDuplex extends Duplex {
     this.#reader.cancel().catch(() => undefined);
     this.#writer.abort().catch(() => undefined);
     done(error);
+  }
+
+  async #nextSlice(): Promise<Uint8Array | null> {
+    while (this.#unread.byteLength === 0) {
+      const { value, done } = await this.#reader.read();
+      if (done) return null;
+      this.#unread = value;
+    }
+    await ownTurn();
+    const slice = this.#unread.subarray(0, SLICE_BYTES);
+    this.#unread = this.#unread.subarray(SLICE_BYTES);
+    return slice;
   }
 
   async #send(bytes: Buffer): Promise<void> {
