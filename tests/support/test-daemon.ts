@@ -108,12 +108,15 @@ export class TestDaemon implements AsyncDisposable {
 
   async kill(signal: "SIGKILL" | "SIGTERM" = "SIGKILL"): Promise<number | null> {
     const child = this.#child;
-    this.#child = undefined;
     if (child === undefined) return null;
-    if (child.exitCode !== null || child.signalCode !== null) return child.exitCode;
-    const exited = once(child, "exit") as Promise<[number | null]>;
-    child.kill(signal);
-    return (await exited)[0];
+    if (child.exitCode === null && child.signalCode === null) {
+      const exited = once(child, "exit");
+      child.kill(signal);
+      await exited;
+    }
+    // Until then, the end of a test can still kill it.
+    this.#child = undefined;
+    return child.exitCode;
   }
 
   /** One request with the key; the response as JSON. */

@@ -66,6 +66,22 @@ describe("a daemon that was stopped", () => {
   });
 });
 
+describe("a sandbox that is paused", () => {
+  it("does not hold up the stop of a daemon that took it over", async () => {
+    const id = await daemon.open();
+    const { body } = await daemon.call("POST", `/v1/sessions/${id}/execs`, { cmd: "sleep 1000" });
+    await daemon.call("POST", `/v1/sessions/${id}/pause`);
+    await daemon.kill();
+    await daemon.run();
+    const exec = `/v1/sessions/${id}/execs/${String(body["exec_id"])}`;
+    expect((await daemon.call("GET", exec)).body).toMatchObject({ status: "running" });
+    expect(await daemon.kill("SIGTERM")).toBe(0);
+    await daemon.run();
+    expect((await daemon.call("POST", `/v1/sessions/${id}/resume`)).status).toBe(200);
+    expect((await daemon.call("GET", exec)).body).toMatchObject({ status: "running" });
+  });
+});
+
 describe("a sandbox that was frozen", () => {
   it.runIf(inject("isTorture"))(
     "goes on with its commands, for the same daemon and for the next",

@@ -58,18 +58,21 @@ export class ConnectionHolder {
 
   async #open(): Promise<Connection> {
     const transport = await this.#dial();
-    this.#refuseIfClosed(() => transport.destroy());
-    const connection = await Connection.open(transport, this.#options);
-    this.#refuseIfClosed((closed) => connection.fail(closed));
-    this.#current = connection;
-    return connection;
-  }
-
-  /** Needed because the channel may be closed while dialling. */
-  #refuseIfClosed(letGo: (closed: ConnectionFailure) => void): void {
-    if (this.#closed === undefined) return;
-    letGo(this.#closed);
-    throw this.#closed;
+    const { signal } = this.#closing;
+    // A paused sandbox may take any time to greet.
+    const letGo = (): void => void transport.destroy();
+    if (signal.aborted) letGo();
+    signal.addEventListener("abort", letGo, { once: true });
+    try {
+      const connection = await Connection.open(transport, this.#options);
+      if (this.#closed !== undefined) connection.fail(this.#closed);
+      this.#current = connection;
+      return connection;
+    } catch (error) {
+      throw this.#closed ?? error;
+    } finally {
+      signal.removeEventListener("abort", letGo);
+    }
   }
 
   async #dial(): Promise<Duplex> {

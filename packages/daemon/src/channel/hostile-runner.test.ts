@@ -115,6 +115,20 @@ describe("hostile greetings", () => {
     await expect(channel.ping()).rejects.toEqual(unreachable(reason));
     await expectNextConnectionWorks(runner, channel);
   });
+
+  it("of a paused sandbox hold nothing up once the channel is closed", async () => {
+    await using runner = await hostileOnce(() => undefined);
+    const channel = new RunnerChannel({
+      connect: (signal) => connectUnixSocket(runner.path, signal),
+      deadlines: DEADLINES,
+      silenceExpected: () => true,
+    });
+    const request = channel.ping();
+    request.catch(() => undefined);
+    await vi.waitUntil(() => runner.peers.length > 0);
+    channel.close();
+    await expect(request).rejects.toMatchObject({ code: "SANDBOX_UNREACHABLE" });
+  });
 });
 
 /** Attacks on a request for the state of a file. */

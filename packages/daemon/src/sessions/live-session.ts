@@ -65,6 +65,8 @@ export class LiveSession {
   #activeUses = 0;
   #leaseWrittenMs: number;
   #channel: Promise<Channel> | undefined;
+  /** While its network is being opened, which the sandbox may delay. */
+  #opening: Channel | undefined;
   readonly #parts: LiveSessionParts;
   /** Since when, in monotonic time. */
   readonly #knownSinceMs: number;
@@ -213,6 +215,7 @@ export class LiveSession {
     for (const late of this.lateOutputs.values()) late.stop();
     const channel = this.#channel;
     this.#channel = undefined;
+    this.#opening?.close();
     await channel?.then(
       (open) => open.close(),
       () => undefined, // It never opened; the caller already got the error.
@@ -251,12 +254,15 @@ export class LiveSession {
   async #served(channel: Channel): Promise<Channel> {
     const { id, owner, network } = this.#row;
     if (network === "none" || network === "engine") return channel;
+    this.#opening = channel;
     try {
       await this.#parts.networks.serve({ id, owner, network }, channel);
       return channel;
     } catch (error) {
       channel.close();
       throw error;
+    } finally {
+      if (this.#opening === channel) this.#opening = undefined;
     }
   }
 

@@ -294,6 +294,32 @@ describe("while what an earlier daemon left is taken over", () => {
     },
   );
 
+  it("a stop does not wait for a sandbox that does not open its network", async () => {
+    fixture = await CoreFixture.start({ network: ["full"] });
+    await fixture.core.sessions.create(ALICE, { network: true });
+    const asked = Promise.withResolvers<void>();
+    const wrap = (backend: Backend): Backend =>
+      overriding(backend, {
+        open: async (...args) => {
+          const channel = await backend.open(...args);
+          const closed = Promise.withResolvers<never>();
+          return overriding(channel, {
+            openNetwork: async () => {
+              asked.resolve();
+              return await closed.promise;
+            },
+            close: () => {
+              closed.reject(new SandboxError("SANDBOX_UNREACHABLE", "the channel was closed"));
+              channel.close();
+            },
+          });
+        },
+      });
+    await fixture.restart("keep", { wrap, network: ["full"] });
+    await asked.promise;
+    await fixture.restart("keep", {});
+  });
+
   it("a stop does not wait for what is left to be looked at", async () => {
     fixture = await CoreFixture.start();
     const { id } = (await fixture.core.sessions.create(ALICE, {})).session;
