@@ -134,10 +134,11 @@ fn private_mounts() -> Outcome<String> {
 
 fn idmapped_mounts() -> Outcome<String> {
     // Any range will do: the mount is never attached.
-    let namespace = user_namespace::make(IdRange {
+    let range = IdRange {
         base: 1_000_000,
         size: RANGE_SIZE,
-    })?;
+    };
+    let (namespace, _) = user_namespace::make(range, None)?;
     let tree = sys::clone_tree(Path::new("/usr"), false).context(|| "opening /usr".into())?;
     sys::set_mount_attributes(
         tree.as_fd(),

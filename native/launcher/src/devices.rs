@@ -1,12 +1,13 @@
 //! Rules of the version 1 devices controller: which device numbers a sandbox may open.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use crate::fault::{Context, Fault, Outcome};
 use crate::spec::RuntimeKind;
+use crate::sys;
 
 /// null, zero, full, random, urandom, tty, ptmx and the terminals created from it.
 const ALLOWED: [&str; 8] = [
@@ -26,14 +27,12 @@ const ASKED_BY_RUNC: [&str; 3] = ["c *:* m", "b *:* m", "c 10:200 rwm"];
 /// SECURITY: a second layer behind mounts without devices: even a node that appeared inside could
 /// not be opened (threat: device access; guarded by `limits_are_read_back`).
 pub fn restrict(path: &Path, runtime: RuntimeKind) -> Outcome<()> {
-    write(path, "devices.deny", "a")?;
+    write(path, "devices.deny", &["a"])?;
     let mut wanted = ALLOWED.to_vec();
     if runtime == RuntimeKind::Runc {
         wanted.extend(ASKED_BY_RUNC);
     }
-    for rule in &wanted {
-        write(path, "devices.allow", rule)?;
-    }
+    write(path, "devices.allow", &wanted)?;
     verify(path, &wanted)
 }
 
@@ -42,16 +41,20 @@ pub fn restrict(path: &Path, runtime: RuntimeKind) -> Outcome<()> {
 pub fn restrict_after_start(cgroup: &File, runtime: RuntimeKind) -> Outcome<()> {
     let path = PathBuf::from(format!("/proc/self/fd/{}", cgroup.as_raw_fd()));
     if runtime == RuntimeKind::Runc {
-        for rule in ASKED_BY_RUNC {
-            write(&path, "devices.deny", rule)?;
-        }
+        write(&path, "devices.deny", &ASKED_BY_RUNC)?;
     }
     verify(&path, &ALLOWED)
 }
 
-fn write(path: &Path, file: &str, rule: &str) -> Outcome<()> {
-    let file = path.join(file);
-    fs::write(&file, rule).context(|| format!("writing {rule:?} to {}", file.display()))
+/// The kernel takes one rule with each write.
+fn write(path: &Path, file: &str, rules: &[&str]) -> Outcome<()> {
+    let path = path.join(file);
+    let opened = OpenOptions::new().write(true).open(&path);
+    let file = opened.context(|| format!("opening {}", path.display()))?;
+    rules.iter().try_for_each(|rule| {
+        sys::write_once(file.as_raw_fd(), rule.as_bytes())
+            .context(|| format!("writing {rule:?} to {}", path.display()))
+    })
 }
 
 fn verify(path: &Path, wanted: &[&str]) -> Outcome<()> {

@@ -34,7 +34,7 @@ mod root_files;
 mod rootless;
 mod runtime;
 mod runtime_files;
-mod sealed;
+mod runtime_program;
 mod serve;
 mod spec;
 mod steps;

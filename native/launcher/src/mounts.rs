@@ -20,7 +20,7 @@ const SCRATCH: &str = "/sys/firmware";
 /// SECURITY: device nodes and set-id bits on these mounts have no effect, whatever the image or the
 /// sandbox creates (threat: gaining privileges).
 pub const HARMLESS: u64 = MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID;
-const READ_ONLY: u64 = HARMLESS | MOUNT_ATTR_RDONLY;
+pub const READ_ONLY: u64 = HARMLESS | MOUNT_ATTR_RDONLY;
 
 pub fn disk_path() -> PathBuf {
     Path::new(SCRATCH).join("disk")

@@ -12,13 +12,14 @@ use serde_json::Value;
 
 use crate::cgroup::Join;
 use crate::fault::{Context, Fault, Outcome, program_failure};
+use crate::oom;
 use crate::programs::STANDARD_PATH;
 use crate::rlimits::Rlimit;
 use crate::runtime_files::RuntimeFiles;
+use crate::runtime_program::{self, ReadOnlyProgram};
 use crate::spec::{Runtime, RuntimeKind};
 use crate::sys::{self, Forked};
 use crate::warm_up::WarmUp;
-use crate::{oom, sealed};
 
 const DEADLINE_MS: i32 = 20_000;
 const CONSOLE_BYTES: u64 = 64 << 10;
@@ -64,8 +65,8 @@ pub struct Start<'a> {
 pub fn start(mut start: Start<'_>) -> Outcome<()> {
     let console = sys::bounded_memory_file(c"console", CONSOLE_BYTES)
         .context(|| "creating the console".into())?;
-    let sealed = sealed::copy(start.runtime);
-    let mut command = command(&start, sealed.as_ref());
+    let program = ReadOnlyProgram::of(start.runtime);
+    let mut command = command(&start, program.as_ref());
     // SECURITY: a process with the console could otherwise fill the host's disk through it; this
     // one is limited to 64 KiB (threat: floods of output; guarded by `the_console_is_bounded`).
     let copy = |fd: &OwnedFd| fd.try_clone().context(|| "copying the console".into());
@@ -133,10 +134,10 @@ pub fn empty_file() -> Outcome<OwnedFd> {
     sys::bounded_memory_file(c"empty", 0).context(|| "creating an empty file".into())
 }
 
-fn command(start: &Start<'_>, sealed: Option<&File>) -> Command {
+fn command(start: &Start<'_>, program: Option<&ReadOnlyProgram>) -> Command {
     let runtime = start.runtime;
-    let mut command = match sealed {
-        Some(copy) => Command::new(format!("/proc/self/fd/{}", copy.as_raw_fd())),
+    let mut command = match program {
+        Some(program) => Command::new(program.path()),
         None => Command::new(&runtime.path),
     };
     command
@@ -164,6 +165,10 @@ fn command(start: &Start<'_>, sealed: Option<&File>) -> Command {
     // SECURITY: nothing of the daemon's environment, least of all its keys, reaches the sandbox
     // (threat: leaked secrets and descriptors; guarded by `inherited_descriptors_lead_nowhere`).
     command.env_clear().env("PATH", STANDARD_PATH);
+    if program.is_some() {
+        let (name, value) = runtime_program::TOLD;
+        command.env(name, value);
+    }
     command
 }
 

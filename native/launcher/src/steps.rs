@@ -18,7 +18,7 @@ use crate::record::{self, Record};
 use crate::runtime::{self, Start};
 use crate::runtime_files::RuntimeFiles;
 use crate::spec::RuntimeKind;
-use crate::warm_up::WarmUp;
+use crate::warm_up::{self, WarmUp};
 use crate::{
     bundle, cgroup, cgroup_cover, device_nodes, devices, disk_mounts, ids, loops, mount_points,
     mounts, network, oom, process, rlimits, rootless, sys, user_namespace, workspace,
@@ -145,21 +145,27 @@ impl Creation {
         Ok(())
     }
 
-    pub fn mount_namespace(&mut self) -> Outcome<()> {
-        self.warm_up = WarmUp::prepare(&self.hierarchies);
-        let host =
-            File::open("/proc/self/ns/mnt").context(|| "opening /proc/self/ns/mnt".into())?;
-        self.host_mounts = Some(host.into());
-        mounts::enter_private_namespace()
-    }
-
     pub fn user_namespace(&mut self) -> Outcome<()> {
-        self.user_namespace = self.range.map(user_namespace::make).transpose()?;
+        let procs = warm_up::own_procs(&self.hierarchies);
+        if let Some(range) = self.range {
+            let (namespace, warm_up) = user_namespace::make(range, procs)?;
+            self.user_namespace = Some(namespace);
+            self.warm_up = warm_up;
+        } else {
+            self.warm_up = procs.as_ref().and_then(WarmUp::fork);
+        }
         // Without root, everything is charged to the user who runs the daemon.
         if self.rootless.is_some() || !user_namespace::is_joined_by(self.spec.runtime.kind) {
             self.not_enforced.push("shared_kernel_counts".to_owned());
         }
         Ok(())
+    }
+
+    pub fn mount_namespace(&mut self) -> Outcome<()> {
+        let host =
+            File::open("/proc/self/ns/mnt").context(|| "opening /proc/self/ns/mnt".into())?;
+        self.host_mounts = Some(host.into());
+        mounts::enter_private_namespace()
     }
 
     fn owner(&self) -> Owner<'_> {

@@ -10,8 +10,11 @@ use crate::fault::{Context, Outcome};
 use crate::ids::IdRange;
 use crate::spec::RuntimeKind;
 use crate::sys::{self, Forked};
+use crate::warm_up::{self, WarmUp};
 
 /// Creates a user namespace in which ids 0… are `range` on the host. It lives as long as the descriptor.
+///
+/// Its first process is needed only meanwhile; with `procs`, it then is the warm-up.
 ///
 /// SECURITY: what the kernel counts per user (inotify instances, bytes in message queues, pending
 /// signals, namespaces) it also charges to the creator of the user namespace. Runtimes create theirs as
@@ -19,7 +22,7 @@ use crate::sys::{self, Forked};
 /// Created by the first id of its range, a sandbox exhausts only its account (threat: using up
 /// descriptors; guarded by `what_the_kernel_counts_is_charged_to_the_sandbox` and
 /// resources-shared.test.ts).
-pub fn make(range: IdRange) -> Outcome<OwnedFd> {
+pub fn make(range: IdRange, procs: Option<File>) -> Outcome<(OwnedFd, Option<WarmUp>)> {
     let making = || "creating the user namespace of the sandbox".to_string();
     let (ended, alive) = io::pipe().context(making)?;
     let mut alive = Some(alive);
@@ -30,15 +33,21 @@ pub fn make(range: IdRange) -> Outcome<OwnedFd> {
             Forked::Parent(child) => Ok(child),
             Forked::Child => {
                 alive = None;
-                wait_for_end(&ended)
+                match &procs {
+                    Some(procs) => warm_up::wait_and_move(&ended, procs),
+                    None => wait_for_end(&ended),
+                }
             }
         }
     });
     let child = forked.context(making)?;
     let namespace = map_and_open(child, range);
+    if procs.is_some() {
+        return Ok((namespace?, alive.map(WarmUp::of)));
+    }
     drop(alive);
     sys::wait_child(child).context(making)?;
-    namespace
+    Ok((namespace?, None))
 }
 
 /// Ends this process when the other end of the pipe is closed: the launcher no longer needs the

@@ -2,36 +2,32 @@
 //! period, of 6 ms and more, and moves soon after it do not.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, PipeWriter, Write};
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
 
 use crate::hierarchy::Hierarchies;
 use crate::sys;
 
 /// A child that will make a move without effect, into its own cgroup. It ends without one if this
-/// is dropped. It only affects timing, so failures here are ignored.
+/// is dropped. It only affects timing, so failures here are ignored. It is left to be reaped with us,
+/// for we live hardly longer than it does.
 ///
 /// It is forked before this process enters a mount namespace: a process that may wait in the kernel
 /// after the create has ended would otherwise keep the sandbox's disk mounted.
 pub struct WarmUp(PipeWriter);
 
 impl WarmUp {
-    pub fn prepare(hierarchies: &Hierarchies) -> Option<WarmUp> {
-        let procs = own_procs(hierarchies)?;
+    /// Of a child that waits at the other end.
+    pub fn of(begin: PipeWriter) -> WarmUp {
+        WarmUp(begin)
+    }
+
+    pub fn fork(procs: &File) -> Option<WarmUp> {
         let (begun, begin) = io::pipe().ok()?;
-        // SAFETY: this process has one thread; the child makes a few system calls and exits. It is
-        // left to be reaped with us, for we live hardly longer than it does.
+        // SAFETY: this process has one thread; the child makes a few system calls and exits.
         match unsafe { sys::fork(0) }.ok()? {
             sys::Forked::Parent(_) => Some(WarmUp(begin)),
-            sys::Forked::Child => {
-                // Without our descriptors, above all the sandbox's lock.
-                let moved = sys::place_fd(begun.as_raw_fd(), 0)
-                    .and_then(|()| sys::place_fd(procs.as_raw_fd(), 1))
-                    .and_then(|()| sys::close_from(2))
-                    .and_then(|()| io::Read::read_exact(&mut io::stdin(), &mut [0]))
-                    .and_then(|()| sys::write_once(1, b"0"));
-                std::process::exit(i32::from(moved.is_err()));
-            }
+            sys::Forked::Child => wait_and_move(&begun, procs),
         }
     }
 
@@ -42,8 +38,19 @@ impl WarmUp {
     }
 }
 
+/// What the child does: waits for `begin`, makes the move and exits.
+pub fn wait_and_move(begun: &PipeReader, procs: &File) -> ! {
+    // Without our descriptors, above all the sandbox's lock.
+    let moved = sys::place_fd(begun.as_raw_fd(), 0)
+        .and_then(|()| sys::place_fd(procs.as_raw_fd(), 1))
+        .and_then(|()| sys::close_from(2))
+        .and_then(|()| io::stdin().read_exact(&mut [0]))
+        .and_then(|()| sys::write_once(1, b"0"));
+    std::process::exit(i32::from(moved.is_err()));
+}
+
 /// The `cgroup.procs` of our unified cgroup.
-fn own_procs(hierarchies: &Hierarchies) -> Option<File> {
+pub fn own_procs(hierarchies: &Hierarchies) -> Option<File> {
     let memberships = fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = memberships
         .lines()

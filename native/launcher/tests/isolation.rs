@@ -517,6 +517,7 @@ fn inherited_descriptors_lead_nowhere() {
         assert!(part("own\n", "env\n").contains("sbx_fds/mine"), "{printed}");
         assert!(part("own\n", "env\n").contains("oom_kill"), "{printed}");
         assert!(!printed.contains("do-not-tell"));
+        assert!(!printed.contains("CLONED_BINARY"), "{printed}");
         // sh may hold the directory it lists or a script open, never more than one besides the
         // passed ones.
         let highest: u32 = printed

@@ -3,10 +3,10 @@
 use std::ffi::CStr;
 use std::io;
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use libc::{c_int, c_long, c_uint};
+use libc::{c_int, c_long};
 
 use super::{checked, cpath, owned};
 
@@ -185,40 +185,13 @@ pub fn unlock(fd: BorrowedFd<'_>) {
 
 /// A file in memory of exactly `size` bytes: it cannot grow.
 pub fn bounded_memory_file(name: &CStr, size: u64) -> io::Result<OwnedFd> {
-    let file = memory_file(name, 0)?;
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: a NUL-terminated string and plain flags.
+    let file = owned(unsafe { libc::memfd_create(name.as_ptr(), flags) } as c_long)?;
     // SAFETY: a valid descriptor and plain numbers.
     checked(unsafe { libc::ftruncate(file.as_raw_fd(), size as i64) } as c_long)?;
-    add_seals(
-        file.as_fd(),
-        libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL,
-    )?;
-    Ok(file)
-}
-
-/// An empty file in memory whose content can be executed.
-pub fn memory_program(name: &CStr) -> io::Result<OwnedFd> {
-    match memory_file(name, libc::MFD_EXEC) {
-        // Kernels before 6.3 allow executing all files in memory, and do not know the flag.
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => memory_file(name, 0),
-        other => other,
-    }
-}
-
-/// Makes a file in memory immutable.
-pub fn seal(file: BorrowedFd<'_>) -> io::Result<()> {
-    add_seals(
-        file,
-        libc::F_SEAL_WRITE | libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL,
-    )
-}
-
-fn memory_file(name: &CStr, flags: c_uint) -> io::Result<OwnedFd> {
-    let flags = flags | libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-    // SAFETY: a NUL-terminated string and plain flags.
-    owned(unsafe { libc::memfd_create(name.as_ptr(), flags) } as c_long)
-}
-
-fn add_seals(file: BorrowedFd<'_>, seals: c_int) -> io::Result<()> {
+    let seals = libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
     // SAFETY: a valid descriptor and plain numbers.
-    checked(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } as c_long).map(drop)
+    checked(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } as c_long)?;
+    Ok(file)
 }
