@@ -2,38 +2,40 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::Instant;
 
 use serde_json::{Map, Value, json};
 
+use crate::awaited_config::AwaitedConfig;
 use crate::cgroup::Made;
 use crate::fault::{Context, Fault, Kind, Outcome};
 use crate::hierarchy::Hierarchies;
 use crate::ids::IdRange;
 use crate::record::Record;
 use crate::rlimits::Rlimit;
-use crate::runtime::ReservedFds;
+use crate::runtime::{PASSED_FDS, ReservedFds, Running};
 use crate::spec::CreateSpec;
 use crate::warm_up::WarmUp;
 use crate::{destroy, rootless, sys, workspace};
 
 type Step = (&'static str, fn(&mut Creation) -> Outcome<()>);
 
-const STEPS: [Step; 15] = [
+const STEPS: [Step; 16] = [
     ("state_dir", Creation::state_dir),
     ("ids", Creation::ids),
     ("disk", Creation::disk),
     ("workspace", Creation::workspace),
     ("user_namespace", Creation::user_namespace),
     ("mount_namespace", Creation::mount_namespace),
+    ("cgroups", Creation::cgroups),
+    ("socket", Creation::socket),
+    ("runtime", Creation::runtime),
     ("mount_disk", Creation::mount_disk),
     ("mount_workspace", Creation::mount_workspace),
     ("device_nodes", Creation::device_nodes),
     ("mount_rootfs", Creation::mount_rootfs),
-    ("cgroups", Creation::cgroups),
-    ("socket", Creation::socket),
     ("bundle", Creation::bundle),
     ("start", Creation::start),
     ("record", Creation::record),
@@ -74,6 +76,11 @@ pub struct Creation {
     pub further_workspaces: Vec<workspace::Held>,
     pub cgroups: Made,
     pub listener: Option<UnixListener>,
+    pub pass: Option<[OwnedFd; PASSED_FDS]>,
+    /// Tells the runner where its score is.
+    pub score: Option<UnixStream>,
+    pub awaited_config: Option<AwaitedConfig>,
+    pub running: Option<Running>,
     pub rlimits: Vec<Rlimit>,
     pub config: Map<String, Value>,
     pub not_enforced: Vec<String>,
@@ -127,6 +134,10 @@ impl Creation {
             further_workspaces: Vec::new(),
             cgroups: Made::default(),
             listener: None,
+            pass: None,
+            score: None,
+            awaited_config: None,
+            running: None,
             rlimits: Vec::new(),
             not_enforced: Vec::new(),
             record: None,
@@ -169,7 +180,9 @@ impl Creation {
         self.workspace = None;
         self.further_workspaces.clear();
         self.listener = None;
+        self.pass = None;
         self.cgroups = Made::default();
+        self.end_runtime()?;
         match (&self.host_mounts, &self.rootless) {
             (Some(host), None) => sys::setns(host.as_fd(), libc::CLONE_NEWNS)
                 .context(|| "returning to the host's mount namespace".into()),

@@ -82,6 +82,8 @@ pub fn make_image(disk: &Disk, purpose: Purpose, image: &Path) -> Outcome<File> 
         .context(|| format!("making {}", image.display()))?;
     sparse_copy(&template, &target)
         .context(|| format!("copying {} to {}", template_path.display(), image.display()))?;
+    // Newer kernels wait for this when a loop device is attached.
+    sys::begin_writing(target.as_fd());
     Ok(target)
 }
 

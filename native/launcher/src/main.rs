@@ -1,6 +1,7 @@
 //! The launcher: creates and destroys sandboxes on the host. One request on stdin, one JSON line on
 //! stdout; or, as a server, any number of them.
 
+mod awaited_config;
 mod bundle;
 mod cgroup;
 mod cgroup_cover;
@@ -35,6 +36,7 @@ mod rootless;
 mod runtime;
 mod runtime_files;
 mod runtime_program;
+mod runtime_steps;
 mod serve;
 mod spec;
 mod steps;

@@ -1,7 +1,7 @@
 //! Runs the OCI runtime: its arguments, the descriptors it passes on, and its error output.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, PipeReader, Read, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
@@ -50,23 +50,29 @@ pub fn reserve_fds() -> Outcome<ReservedFds> {
 pub struct Start<'a> {
     pub runtime: &'a Runtime,
     pub id: &'a str,
-    pub state_dir: &'a Path,
     pub files: &'a RuntimeFiles,
     /// The cgroups that the runtime joins before it begins.
     pub join: &'a Join,
-    pub warm_up: Option<WarmUp>,
     /// The limits of the runtime and everything it starts.
     pub rlimits: Vec<Rlimit>,
     /// In the order of their numbers in the sandbox.
-    pub pass: [OwnedFd; PASSED_FDS],
+    pub pass: &'a [OwnedFd; PASSED_FDS],
 }
 
-/// Runs the runtime until the sandbox is started.
-pub fn start(mut start: Start<'_>) -> Outcome<()> {
+/// A runtime that has begun.
+pub struct Running {
+    child: i32,
+    /// Says why the program could not be started, and ends when it runs.
+    refusal: PipeReader,
+    console: OwnedFd,
+}
+
+/// Starts the runtime.
+pub fn begin(start: &Start<'_>) -> Outcome<Running> {
     let console = sys::bounded_memory_file(c"console", CONSOLE_BYTES)
         .context(|| "creating the console".into())?;
     let program = ReadOnlyProgram::of(start.runtime);
-    let mut command = command(&start, program.as_ref());
+    let mut command = command(start, program.as_ref());
     // SECURITY: a process with the console could otherwise fill the host's disk through it; this
     // one is limited to 64 KiB (threat: floods of output; guarded by `the_console_is_bounded`).
     let copy = |fd: &OwnedFd| fd.try_clone().context(|| "copying the console".into());
@@ -74,19 +80,18 @@ pub fn start(mut start: Start<'_>) -> Outcome<()> {
         .stdin(empty_file()?)
         .stdout(copy(&console)?)
         .stderr(copy(&console)?);
-    let starting = || {
-        format!(
-            "starting {} in the sandbox's cgroups",
-            start.runtime.path.display()
-        )
-    };
-    let (mut refusal, refused) = io::pipe().context(starting)?;
-    let child = match fork(start.join).context(starting)? {
-        Forked::Parent(child) => child,
+    let starting = || starting(start.runtime);
+    let (refusal, refused) = io::pipe().context(starting)?;
+    match fork(start.join).context(starting)? {
+        Forked::Parent(child) => Ok(Running {
+            child,
+            refusal,
+            console,
+        }),
         Forked::Child => {
             let error = match entrances(start.join) {
                 Ok(join) => {
-                    hand_over(&mut command, &start, join);
+                    hand_over(&mut command, start, join);
                     command.exec()
                 }
                 Err(error) => error,
@@ -94,35 +99,61 @@ pub fn start(mut start: Start<'_>) -> Outcome<()> {
             let _ = write!(&refused, "{error}");
             std::process::exit(EXEC_FAILED);
         }
-    };
-    drop(refused);
-    // It ends when the runtime runs.
-    let mut reason = String::new();
-    refusal.read_to_string(&mut reason).context(starting)?;
-    if !reason.is_empty() {
-        sys::wait_child(child).context(starting)?;
-        return Err(Fault::new(format!("{}: {reason}", starting())));
     }
-    if let Some(warm_up) = start.warm_up.take() {
-        warm_up.begin();
+}
+
+fn starting(runtime: &Runtime) -> String {
+    format!(
+        "starting {} in the sandbox's cgroups",
+        runtime.path.display()
+    )
+}
+
+impl Running {
+    /// Waits until the sandbox is started.
+    pub fn finish(
+        mut self,
+        runtime: &Runtime,
+        files: &RuntimeFiles,
+        state_dir: &Path,
+        warm_up: Option<WarmUp>,
+    ) -> Outcome<()> {
+        let starting = || starting(runtime);
+        let mut reason = String::new();
+        self.refusal.read_to_string(&mut reason).context(starting)?;
+        if !reason.is_empty() {
+            sys::wait_child(self.child).context(starting)?;
+            return Err(Fault::new(format!("{}: {reason}", starting())));
+        }
+        if let Some(warm_up) = warm_up {
+            warm_up.begin();
+        }
+        let ended = wait(self.child);
+        let said = console_text(self.console).context(|| "reading the console".into())?;
+        let console_file = state_dir.join("console.log");
+        if !said.is_empty() {
+            fs::write(&console_file, &said)
+                .context(|| format!("writing {}", console_file.display()))?;
+        }
+        match ended? {
+            None => Ok(()),
+            Some(status) => Err(Fault::of(
+                program_failure(state_dir),
+                format!(
+                    "{} could not start the sandbox ({status}): {}",
+                    runtime.path.display(),
+                    reasons(&files.log, &said)
+                ),
+            )),
+        }
     }
-    let ended = wait(child);
-    let said = console_text(console).context(|| "reading the console".into())?;
-    let console_file = start.state_dir.join("console.log");
-    if !said.is_empty() {
-        fs::write(&console_file, &said)
-            .context(|| format!("writing {}", console_file.display()))?;
-    }
-    match ended? {
-        None => Ok(()),
-        Some(status) => Err(Fault::of(
-            program_failure(start.state_dir),
-            format!(
-                "{} could not start the sandbox ({status}): {}",
-                start.runtime.path.display(),
-                reasons(&start.files.log, &said)
-            ),
-        )),
+
+    /// Ends it, unless it has ended.
+    pub fn end(self) -> Outcome<()> {
+        let ending = || "ending the runtime".to_string();
+        let pidfd = sys::pidfd_open(self.child).context(ending)?;
+        sys::pidfd_kill(pidfd.as_fd()).context(ending)?;
+        sys::wait_child(self.child).context(ending).map(drop)
     }
 }
 

@@ -6,6 +6,7 @@ use crate::mounts;
 use crate::spec::{CreateSpec, RuntimeKind};
 
 pub struct RuntimeFiles {
+    pub in_memory: bool,
     pub bundle: PathBuf,
     pub pid: PathBuf,
     pub log: PathBuf,
@@ -29,10 +30,15 @@ impl RuntimeFiles {
             (spec.state_dir.clone(), spec.runtime.root.clone())
         };
         RuntimeFiles {
+            in_memory,
             bundle: directory.join("bundle"),
             pid: directory.join("pid"),
             log: directory.join("runtime.log"),
             root,
         }
+    }
+
+    pub fn config(&self) -> PathBuf {
+        self.bundle.join("config.json")
     }
 }

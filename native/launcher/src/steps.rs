@@ -2,9 +2,9 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,13 +15,11 @@ use crate::fault::{Context, Fault, Kind, Outcome};
 use crate::hierarchy::Hierarchies;
 use crate::mounts::{HostPaths, Owner};
 use crate::record::{self, Record};
-use crate::runtime::{self, Start};
-use crate::runtime_files::RuntimeFiles;
-use crate::spec::RuntimeKind;
+use crate::runtime;
 use crate::warm_up::{self, WarmUp};
 use crate::{
-    bundle, cgroup, cgroup_cover, device_nodes, devices, disk_mounts, ids, loops, mount_points,
-    mounts, network, oom, process, rlimits, rootless, sys, user_namespace, workspace,
+    bundle, cgroup, cgroup_cover, device_nodes, disk_mounts, ids, loops, mount_points, mounts,
+    process, rootless, sys, user_namespace, workspace,
 };
 
 impl Creation {
@@ -117,7 +115,7 @@ impl Creation {
         made.context(|| format!("creating the directories of {}", path.display()))
     }
 
-    fn is_single(&self) -> bool {
+    pub fn is_single(&self) -> bool {
         self.rootless.is_some_and(rootless::Identity::is_single)
     }
 
@@ -273,75 +271,6 @@ impl Creation {
         Ok(())
     }
 
-    fn runtime_files(&self) -> RuntimeFiles {
-        RuntimeFiles::of(&self.spec, self.rootless.is_none())
-    }
-
-    pub fn bundle(&mut self) -> Outcome<()> {
-        let range = self.range.or(self.rootless.map(rootless::Identity::range));
-        let range = range.ok_or_else(|| Fault::new("the sandbox has no id range"))?;
-        let runtime = self.spec.runtime.kind;
-        bundle::finish(&mut self.config, range)?;
-        if let Some(namespace) = &self.user_namespace
-            && user_namespace::is_joined_by(runtime)
-        {
-            let path = user_namespace::path_of(namespace.as_fd());
-            bundle::join_user_namespace(&mut self.config, &path)?;
-            if rlimits::are_ours_to_set(runtime) {
-                self.rlimits = rlimits::take(&mut self.config)?;
-            }
-        }
-        if self.rootless.is_some() {
-            bundle::bind_device_nodes(&mut self.config);
-        }
-        if self.is_single() {
-            bundle::leave_out_other_groups(&mut self.config);
-        }
-        let directory = self.runtime_files().bundle;
-        fs::create_dir(&directory).context(|| format!("making {}", directory.display()))?;
-        let text = serde_json::to_vec(&self.config)
-            .context(|| "encoding the configuration as JSON".into())?;
-        record::write_atomically(&directory.join("config.json"), &text)
-    }
-
-    pub fn start(&mut self) -> Outcome<()> {
-        let listener = self
-            .listener
-            .take()
-            .ok_or_else(|| Fault::new("the sandbox has no socket"))?;
-        let runner_dir = self.cgroups.runner_dir.take();
-        let memory_events = self.cgroups.memory_events.take().map(OwnedFd::from);
-        let (score, scores) = UnixStream::pair().context(|| "creating a socket pair".into())?;
-        let files = self.runtime_files();
-        let start = Start {
-            runtime: &self.spec.runtime,
-            id: &self.spec.id,
-            state_dir: &self.spec.state_dir,
-            files: &files,
-            join: &self.cgroups.join,
-            warm_up: self.warm_up.take(),
-            rlimits: std::mem::take(&mut self.rlimits),
-            pass: [
-                listener.into(),
-                or_nothing(runner_dir)?,
-                or_nothing(memory_events)?,
-                scores.into(),
-            ],
-        };
-        ids::make_private_directory(&files.root)?;
-        runtime::start(start)?;
-        let pid = process::read_pid_file(&files.pid)?;
-        oom::hand_score(&score, pid)?;
-        // gVisor has its own network stack, which cannot be reached from here.
-        if self.spec.network && self.spec.runtime.kind != RuntimeKind::Runsc {
-            network::give_range(pid)?;
-        }
-        match &self.cgroups.devices {
-            Some(cgroup) => devices::restrict_after_start(cgroup, self.spec.runtime.kind),
-            None => Ok(()),
-        }
-    }
-
     pub fn record(&mut self) -> Outcome<()> {
         let pid = process::read_pid_file(&self.runtime_files().pid)?;
         let start_time = process::start_time(pid).ok_or_else(|| {
@@ -382,13 +311,5 @@ impl Creation {
         record::write_atomically(&record::record_path(&self.spec.state_dir), &text)?;
         self.record = Some(record);
         Ok(())
-    }
-}
-
-/// The runner gets an empty file in place of what this machine cannot provide.
-fn or_nothing(fd: Option<OwnedFd>) -> Outcome<OwnedFd> {
-    match fd {
-        Some(fd) => Ok(fd),
-        None => runtime::empty_file(),
     }
 }

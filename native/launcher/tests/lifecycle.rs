@@ -153,6 +153,20 @@ fn death_after_any_step_is_listed_and_swept_up() {
 }
 
 #[test]
+fn a_long_configuration_reaches_the_runtime() {
+    for runtime in ["crun", "runc"] {
+        let world = world_or_skip!(runtime);
+        let long = "x".repeat(100_000);
+        let mut spec = world.spec("sbx_long", runtime, "echo ${#LONG}\necho done");
+        spec["config"]["process"]["env"] = json!(["PATH=/bin", format!("LONG={long}")]);
+        let record = world.create(&spec).unwrap();
+        assert!(world.printed(&record).starts_with("100000\n"), "{runtime}");
+        world.destroy("sbx_long").unwrap();
+        world.assert_no_trace("after a long configuration");
+    }
+}
+
+#[test]
 fn a_runtime_that_fails_says_why_and_leaves_nothing() {
     for runtime in ["crun", "runc"] {
         let world = world_or_skip!(runtime);

@@ -106,6 +106,13 @@ pub fn make_character_node(path: &Path, major: u32, minor: u32, mode: u32) -> io
     std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))
 }
 
+/// Creates a named pipe.
+pub fn make_pipe(path: &Path, mode: u32) -> io::Result<()> {
+    let name = cpath(path)?;
+    // SAFETY: a NUL-terminated string and a plain number.
+    checked(unsafe { libc::mkfifo(name.as_ptr(), mode) } as c_long).map(drop)
+}
+
 /// Makes `to` share the blocks of `from`, if the filesystem can.
 pub fn clone_file(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: two valid descriptors.
@@ -155,6 +162,12 @@ pub fn copy_range(
         }
     }
     Ok(())
+}
+
+/// Has the kernel write a file's data to the disk soon. Only an optimisation, so it cannot fail.
+pub fn begin_writing(file: BorrowedFd<'_>) {
+    // SAFETY: a valid descriptor and plain numbers; 0 bytes are all.
+    unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
 }
 
 /// Takes the lock of an open file or directory without waiting; false if another process has it.
