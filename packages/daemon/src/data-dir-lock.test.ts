@@ -12,7 +12,7 @@ afterEach(async () => {
   await rm(directory, { recursive: true });
 });
 
-it("a data directory is one daemon's at a time", () => {
+it("only one daemon at a time can use a data directory", () => {
   const first = lockDataDir(directory);
   expect(() => lockDataDir(directory)).toThrow(expect.objectContaining({ code: "CONFLICT" }));
   first[Symbol.dispose]();

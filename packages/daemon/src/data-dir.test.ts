@@ -8,7 +8,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { prepareDataDir } from "./data-dir.ts";
 import { SqliteSessionStore } from "./store/sqlite/sqlite-session-store.ts";
 
-/** As the older program made it: first with Docker, then with namespaces and this data directory. */
+/** As the older program created it: first with Docker, then with namespaces and this data directory. */
 const olderSchema = (sandbox: string): string => `CREATE TABLE sessions (
   id TEXT PRIMARY KEY, image TEXT NOT NULL, ${sandbox},
   status TEXT NOT NULL DEFAULT 'running', cwd TEXT NOT NULL DEFAULT '/workspace',
@@ -81,7 +81,7 @@ describe("a data directory of the older program", () => {
   it.each([
     "container_id TEXT NOT NULL DEFAULT ''",
     "init_pid INTEGER NOT NULL DEFAULT 0, cgroup_path TEXT NOT NULL DEFAULT ''",
-  ])("is recognised and left exactly as it is: %s", async (sandbox) => {
+  ])("is recognised and left unchanged: %s", async (sandbox) => {
     const database = new DatabaseSync(join(directory, "sandkasten.db"));
     database.exec(olderSchema(sandbox));
     database.exec("INSERT INTO sessions (id, image) VALUES ('a', 'base')");
@@ -90,12 +90,12 @@ describe("a data directory of the older program", () => {
     await writeFile(join(directory, "workspaces/one/file"), "kept");
     const before = await contentOf(directory);
     await expect(prepare(directory)).rejects.toMatchObject(refused);
-    // Also when our own database would be elsewhere.
+    // Even if our own database would be elsewhere.
     await expect(prepare(directory, join(directory, "other.db"))).rejects.toMatchObject(refused);
     expect(await contentOf(directory)).toEqual(before);
   });
 
-  it("is recognised while its tables are in the log alone, with the program running", async () => {
+  it("is recognised while its tables are only in the log, with the program running", async () => {
     const database = new DatabaseSync(join(directory, "sandkasten.db"));
     database.exec("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0");
     database.exec(olderSchema("container_id TEXT NOT NULL"));
@@ -105,7 +105,7 @@ describe("a data directory of the older program", () => {
     database.close();
   });
 
-  it("is told from one of some other program", async () => {
+  it("is distinguished from the database of another program", async () => {
     const database = new DatabaseSync(join(directory, "sandkasten.db"));
     database.exec("CREATE TABLE bookmarks (url)");
     database.close();
@@ -120,7 +120,7 @@ describe("a data directory of the older program", () => {
     [5, "CREATE TABLE sessions (id, image, status, container_id); CREATE TABLE execs (id)"],
     [9, "CREATE TABLE bookmarks (url)"],
     [20_240_101, "CREATE TABLE sessions (id, owner, status)"],
-  ])("is told from one of some other program with version %i", async (version, schema) => {
+  ])("is distinguished from one of another program with version %i", async (version, schema) => {
     const database = new DatabaseSync(join(directory, "sandkasten.db"));
     database.exec(`${schema}; PRAGMA user_version = ${version}`);
     database.close();
@@ -135,7 +135,7 @@ describe("a data directory of the older program", () => {
     expect(await contentOf(directory)).toEqual(before);
   });
 
-  it("is recognised by its images when its database is gone", async () => {
+  it("is recognised by its images if its database is gone", async () => {
     await mkdir(join(directory, "images/python/rootfs"), { recursive: true, mode: 0o755 });
     const before = await contentOf(directory);
     await expect(prepare(directory)).rejects.toMatchObject({
@@ -152,13 +152,13 @@ describe("a data directory of the older program", () => {
     [["references", "notes"]],
     [["lost+found"]],
     [["a".repeat(64), "tmp-1-2-x"]],
-  ])("is told from one of ours with images but no database: %j", async (names) => {
+  ])("is distinguished from one of ours with images but no database: %j", async (names) => {
     await mkdir(join(directory, "images"));
     for (const name of names) await mkdir(join(directory, "images", name));
     await prepare(directory);
   });
 
-  it("is told from one of ours, also after a kill, and from an empty one", async () => {
+  it("is distinguished from one of ours, even after a kill, and from an empty one", async () => {
     await writeFile(join(directory, "sandkasten.db"), "");
     await prepare(directory);
     const path = join(directory, "ours.db");

@@ -5,7 +5,7 @@ import { JsonShape, MAX_JSON_DEPTH } from "./json-shape.ts";
 const maxValues = 10_000;
 const refused = (problem: string): Error => new Error(`the text ${problem}`);
 
-/** Whole, and in pieces of every small size. */
+/** Complete, and in pieces of every small size. */
 function check(text: string): void {
   const bytes = Buffer.from(text);
   for (const size of [bytes.length, 1, 2, 3, 7]) {
@@ -15,7 +15,7 @@ function check(text: string): void {
 }
 
 describe("the shape of JSON", () => {
-  it("is fine for all that can be written by JSON.stringify, within its limits", () => {
+  it("accepts all output of JSON.stringify, within its limits", () => {
     fc.assert(
       fc.property(fc.jsonValue({ maxDepth: 6, stringUnit: "grapheme" }), (value) => {
         const text = JSON.stringify(value);
@@ -32,7 +32,7 @@ describe("the shape of JSON", () => {
     ['{"x":{"b":1,"c":[{"b":1}],"b":2}}', "b"],
     ['[{"a":{}, "a":{}}]', "a"],
     [String.raw`{"q\"":1,"q\"":2}`, 'q\\"'],
-  ])("refuses a name that an object has twice: %s", (text, name) => {
+  ])("refuses a name that occurs twice in an object: %s", (text, name) => {
     expect(() => check(text)).toThrow(`has the field "${name}" twice`);
   });
 
@@ -41,7 +41,7 @@ describe("the shape of JSON", () => {
     '[{"a":1},{"a":1}]',
     '{"a":"a","b":"a"}',
     String.raw`{"a":"\",\"a\":","b":1}`,
-  ])("takes a name again in another object, and texts for texts: %s", (text) => {
+  ])("accepts a repeated name in another object, and repeated strings: %s", (text) => {
     expect(() => check(text)).not.toThrow();
   });
 
@@ -50,7 +50,7 @@ describe("the shape of JSON", () => {
       expect(() => check(`{"a":{"${name}":{}}}`)).toThrow("`__proto__`");
   });
 
-  it("has limits for depth and number, that are told", () => {
+  it("has limits for depth and number, which the error names", () => {
     const nested = (depth: number): string => "[".repeat(depth) + "]".repeat(depth);
     check(nested(MAX_JSON_DEPTH));
     expect(() => check(nested(MAX_JSON_DEPTH + 1))).toThrow("nested more than");

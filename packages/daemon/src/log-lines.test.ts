@@ -16,7 +16,7 @@ afterAll(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
-it("writes lines together, and a warning at once with those before it", async () => {
+it("writes lines in batches, and a warning at once with the lines before it", async () => {
   const path = join(directory, "log");
   const fd = openSync(path, "w");
   const log = pino({ base: null, timestamp: false }, batchedLines(fd));
@@ -29,7 +29,7 @@ it("writes lines together, and a warning at once with those before it", async ()
   expect(written()).toBe(`${three[0]}"one"}\n${three[1]}"two"}\n${three[2]}"three"}\n`);
   log.info("later");
   await expect.poll(written).toContain("later");
-  // More than one write takes, and nothing of it waits for the next line.
+  // More than one write takes, and none of it waits for the next line.
   for (let line = 0; line < 1000; line++) log.info(`line ${line} ${"x".repeat(line * 3)}`);
   await expect.poll(() => written().split("\n").length).toBe(1005);
   closeSync(fd);
@@ -54,7 +54,7 @@ it.each([
   expect(stderr).toContain("the last words");
 });
 
-it("a reader that is gone does not end the process", async () => {
+it("a reader that closes the output does not end the process", async () => {
   const child = spawn(
     process.execPath,
     [

@@ -11,13 +11,13 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** Lets timers run as if the process could look all the time. */
+/** Lets timers run as if the process could check all the time. */
 async function pass(ms: number): Promise<void> {
   await vi.advanceTimersByTimeAsync(ms);
 }
 
 describe("an observed deadline", () => {
-  it("expires after its time, however long that is", async () => {
+  it("expires after its time, however long it is", async () => {
     vi.useFakeTimers();
     const expired = vi.fn<() => void>();
     using deadlines = new DisposableStack();
@@ -28,7 +28,7 @@ describe("an observed deadline", () => {
     expect(expired).toHaveBeenCalledOnce();
   });
 
-  it("has all of its time again when it is renewed", async () => {
+  it("starts again when it is renewed", async () => {
     vi.useFakeTimers();
     const expired = vi.fn<() => void>();
     const deadline = new ObservedDeadline(2_500, expired);
@@ -50,7 +50,7 @@ describe("an observed deadline", () => {
     expect(expired).not.toHaveBeenCalled();
   });
 
-  it("counts a moment of an absence that it survives, and the rest of its time in full", async () => {
+  it("counts a moment of a short absence, and then the rest of its time in full", async () => {
     vi.useFakeTimers();
     let absentMs = 0;
     const now = performance.now.bind(performance);
@@ -74,7 +74,7 @@ describe("an observed deadline", () => {
     lines.on("line", (line) => said.push(line));
     await once(lines, "line");
     child.kill("SIGSTOP");
-    // Longer than the deadline of the process, and than its tolerance for being late.
+    // Longer than the deadline of the process, and its tolerance for being late.
     await sleep(3_000);
     child.kill("SIGCONT");
     await sleep(100);

@@ -21,7 +21,7 @@ test.each([
   expect((await readFile(path, "utf8")).trim()).toBe(after);
 });
 
-test("lowerOomScore() goes on where it is not allowed to", async () => {
+test("lowerOomScore() continues if it is not permitted", async () => {
   let told = 0;
   await lowerOomScore({ debug: () => (told += 1) }, join(directory, "missing", "score"));
   expect(told).toBe(1);

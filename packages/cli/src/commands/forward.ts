@@ -88,10 +88,10 @@ async function listen(
     await once(server, "listening");
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    throw new CliFailure(
-      `Cannot listen on ${LISTEN_HOST}:${localPort} (${code ?? "unknown"}).`,
-      { hint: `\`sandkasten forward ${session.id} ${port}:0\` chooses a free port.`, cause: error },
-    );
+    throw new CliFailure(`Cannot listen on ${LISTEN_HOST}:${localPort} (${code ?? "unknown"}).`, {
+      hint: `\`sandkasten forward ${session.id} ${port}:0\` chooses a free port.`,
+      cause: error,
+    });
   }
   return { server, sockets };
 }

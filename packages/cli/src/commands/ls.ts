@@ -25,7 +25,10 @@ export function addLsCommand(program: Command, cli: Cli): void {
     .description("Lists the sessions that have not ended, newest first.")
     .option("-a, --all", "include ended sessions")
     .addOption(
-      new Option("--status <status>", "only sessions with this status").choices([...LIVING, ...ENDED]),
+      new Option("--status <status>", "only sessions with this status").choices([
+        ...LIVING,
+        ...ENDED,
+      ]),
     )
     .option("--key <key>", "only the session with this key")
     .option("--metadata <name=value>", "only sessions with this label; can be repeated", collect)

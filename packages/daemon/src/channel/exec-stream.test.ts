@@ -17,7 +17,7 @@ function channelTo(runner: ScriptedRunner): RunnerChannel {
   return channel;
 }
 
-/** A runner whose every connection is greeted before the script goes on. */
+/** A runner that greets every connection before the script continues. */
 function greeted(script: RunnerScript): Promise<ScriptedRunner> {
   return ScriptedRunner.listen((peer, number) => {
     peer.hello();
@@ -36,7 +36,7 @@ async function textOf(chunks: AsyncIterable<OutputChunk>): Promise<string> {
 }
 
 describe("an exec stream", () => {
-  it("sends the request and the command text, and gives output and end", async () => {
+  it("sends the request and the command text, and returns output and end", async () => {
     let request: unknown;
     let body: unknown;
     await using runner = await greeted(async (peer) => {
@@ -76,7 +76,7 @@ describe("an exec stream", () => {
     expect(await exec.ended).toMatchObject({ execId: "e1", reason: "exited", exitCode: 7 });
   });
 
-  it("gives credit only for what was consumed, and acknowledges the rest after the end", async () => {
+  it("gives credit only for consumed bytes, and acknowledges the rest after the end", async () => {
     const sent = Promise.withResolvers<void>();
     await using runner = await greeted(async (peer) => {
       const { stream } = await peer.request("exec");
@@ -98,7 +98,7 @@ describe("an exec stream", () => {
     await expect.poll(() => peer.credits.get(1)).toBe(INITIAL_CREDIT_BYTES);
   });
 
-  it("leaves a chunk as it is until the next is asked for, whatever arrives and gets lost meanwhile", async () => {
+  it("leaves a chunk unchanged until the next one is requested, whatever arrives or is lost meanwhile", async () => {
     const looking = Promise.withResolvers<void>();
     await using runner = await greeted(async (peer, number) => {
       const { stream, message } = await peer.request();
@@ -126,7 +126,7 @@ describe("an exec stream", () => {
     expect(seen).toEqual([0, 1, 2, 3]);
   });
 
-  it("settles its end only after all output was delivered when it is being read", async () => {
+  it("reports its end only after all output was delivered to its reader", async () => {
     const reading = Promise.withResolvers<void>();
     await using runner = await greeted(async (peer) => {
       const { stream } = await peer.request("exec");
@@ -148,7 +148,7 @@ describe("an exec stream", () => {
     expect(order).toEqual(["0", "1", "2", "3", "4", "ended"]);
   });
 
-  it("re-attaches after a lost connection at the offset that was consumed, and repeats nothing", async () => {
+  it("reattaches after a lost connection at the consumed offset, and repeats nothing", async () => {
     const offsets: unknown[] = [];
     await using runner = await greeted(async (peer, number) => {
       const { stream, message } = await peer.request();
@@ -156,7 +156,7 @@ describe("an exec stream", () => {
       if (number === 1) {
         peer.output(stream, 0, "aaaa");
         peer.output(stream, 4, "bbbb");
-        // Cut off in the middle of a frame.
+        // The connection breaks in the middle of a frame.
         peer.socket.end(Buffer.from("0000ffff07", "hex"));
         return;
       }
@@ -171,7 +171,7 @@ describe("an exec stream", () => {
     const chunks: [number, string][] = [];
     for await (const chunk of exec) {
       chunks.push([chunk.offset, Buffer.from(chunk.bytes).toString()]);
-      // Hold the first chunk until the connection is gone and back.
+      // Hold the first chunk until the connection was lost and restored.
       if (chunks.length === 1) await expect.poll(() => offsets.length).toBe(1);
     }
     expect(offsets).toEqual([["attach", 0]]);
@@ -180,7 +180,7 @@ describe("an exec stream", () => {
     expect(await exec.ended).toMatchObject({ reason: "exited", exitCode: 0 });
   });
 
-  it("sends the exec again when the connection was lost before the runner had shown that it knows it", async () => {
+  it("sends the exec again if the connection broke before the runner confirmed it", async () => {
     const ops: unknown[] = [];
     await using runner = await greeted(async (peer, number) => {
       const { stream, message } = await peer.request();
@@ -200,7 +200,7 @@ describe("an exec stream", () => {
   it.each([
     ["with time left", { timeoutMs: 60_000 }],
     ["without a timeout", {}],
-  ])("comes back to a runner that was frozen for long, %s", async (_, options) => {
+  ])("reattaches to a runner that was frozen for a long time, %s", async (_, options) => {
     const thawed = Promise.withResolvers<void>();
     await using runner = await ScriptedRunner.listen(async (peer, number) => {
       if (number > 1) await thawed.promise;
@@ -212,14 +212,14 @@ describe("an exec stream", () => {
     const deadlines = { helloMs: 50, answerMs: 50, keepaliveMs: 50, reattachMs: 10 };
     const channel = new RunnerChannel({ connect: runner.connect, deadlines });
     const exec = await channel.exec(shell("x"), { execId: "e1", ...options });
-    // The connection is given up, and so are several attempts to get it back.
+    // The channel gives up the connection, and several attempts to restore it.
     await expect.poll(() => runner.peers.length).toBeGreaterThan(4);
     thawed.resolve();
     expect(await exec.ended).toMatchObject({ reason: "exited" });
     channel.close();
   });
 
-  it("does not come back to a frozen runner after the command's own deadline", async () => {
+  it("does not reattach to a frozen runner after the command's own deadline", async () => {
     await using runner = await ScriptedRunner.listen(async (peer, number) => {
       if (number > 1) return;
       peer.hello();
@@ -239,7 +239,7 @@ describe("an exec stream", () => {
     channel.close();
   });
 
-  it("says sandbox_gone when another runner answers in its place", async () => {
+  it("ends as sandbox_gone if another runner answers instead", async () => {
     await using runner = await ScriptedRunner.listen(async (peer, number) => {
       peer.hello(number === 1 ? BOOT_ID : "f".repeat(32));
       const { stream } = await peer.request("exec");
@@ -251,7 +251,7 @@ describe("an exec stream", () => {
     expect((await exec.ended).exitCode).toBeUndefined();
   });
 
-  it("says sandbox_gone when nothing listens any more", async () => {
+  it("ends as sandbox_gone if nothing listens", async () => {
     await using runner = await greeted(async (peer) => {
       const { stream } = await peer.request("exec");
       peer.started(stream, "e1");
@@ -282,7 +282,7 @@ describe("an exec stream", () => {
       await peer.nextFrame();
       peer.started(stream, "e1");
       cancelled.resolve((await peer.nextFrame())?.type);
-      // Output that was on its way is tolerated, and so is the confirmation.
+      // Output in transit is tolerated, and so is the confirmation.
       peer.output(stream, 0, "late");
       peer.refuse(stream, "cancelled");
       peer.respond((await peer.request("ping")).stream, {
@@ -302,7 +302,7 @@ describe("an exec stream", () => {
     expect(runner.peers).toHaveLength(1);
   });
 
-  it("stops waiting when its signal fires before the command has begun", async () => {
+  it("stops waiting when its signal fires before the command has started", async () => {
     await using runner = await greeted(async (peer) => {
       await peer.request("exec");
     });
@@ -315,7 +315,7 @@ describe("an exec stream", () => {
     });
   });
 
-  it("ends as unknown when the channel is closed under it", async () => {
+  it("ends as unknown when the channel is closed", async () => {
     await using runner = await greeted(async (peer) => {
       const { stream } = await peer.request("exec");
       peer.started(stream, "e1");
@@ -329,7 +329,7 @@ describe("an exec stream", () => {
 });
 
 describe("stdin", () => {
-  it("goes out after the command text within the runner's credit", async () => {
+  it("is sent after the command text within the runner's credit", async () => {
     const received: Buffer[] = [];
     await using runner = await greeted(async (peer) => {
       const { stream } = await peer.request("exec");
@@ -358,7 +358,7 @@ describe("stdin", () => {
     await expect(exec.writeStdin(input)).rejects.toMatchObject({ code: "CONFLICT" });
   });
 
-  it("is refused when it was not asked for", async () => {
+  it("is refused if it was not requested", async () => {
     await using runner = await greeted(async (peer) => {
       const { stream } = await peer.request("exec");
       peer.started(stream, "e1");
@@ -368,7 +368,7 @@ describe("stdin", () => {
     exec.detach();
   });
 
-  it("is not resumed after a loss with input on its way, so that no byte is lost or doubled unnoticed", async () => {
+  it("is not resumed after input was lost in transit, so no byte is lost or repeated unnoticed", async () => {
     const attaches: unknown[] = [];
     await using runner = await greeted(async (peer, number) => {
       const { stream, message } = await peer.request();

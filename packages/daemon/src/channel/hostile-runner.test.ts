@@ -1,4 +1,4 @@
-/** A runner that was captured by the code it runs: whatever it sends, failures are typed, memory is bounded, and the next connection works. */
+/** A runner that code has taken over: whatever it sends, failures are typed, memory is bounded, and the next connection works. */
 import {
   encodeCreditFrame,
   encodeFrame,
@@ -25,7 +25,7 @@ const DEADLINES: ChannelDeadlines = {
   frozenMs: 300,
   endGraceMs: 100,
 };
-/** Far below what any of these attacks would cost if it worked, far above the noise of a garbage-collected heap. */
+/** Far below the cost of a successful attack, far above the noise of a garbage-collected heap. */
 const MEMORY_SLACK_BYTES = 128 * 1024 * 1024;
 
 const opened: RunnerChannel[] = [];
@@ -45,7 +45,7 @@ function channelTo(
   return channel;
 }
 
-/** Hostile on the first connection, honest about ping on all later ones and on what is left of the first. */
+/** Hostile on the first connection; honest about ping on later ones and on the rest of the first. */
 function hostileOnce(attack: (peer: RunnerPeer) => Promise<void> | void): Promise<ScriptedRunner> {
   return ScriptedRunner.listen(async (peer, number) => {
     if (number === 1) await attack(peer);
@@ -109,7 +109,7 @@ describe("hostile greetings", () => {
     ["never comes", "unresponsive", () => undefined],
     ["is cut", "lost", (peer) => peer.socket.end(Buffer.from("0000", "hex"))],
     ["is a reset", "lost", (peer) => void peer.socket.destroy()],
-  ])("fail the request when the greeting %s", async (_, reason, attack) => {
+  ])("fail the request if the greeting %s", async (_, reason, attack) => {
     await using runner = await hostileOnce(attack);
     const channel = channelTo(runner);
     await expect(channel.ping()).rejects.toEqual(unreachable(reason));
@@ -131,7 +131,7 @@ describe("hostile greetings", () => {
   });
 });
 
-/** Attacks on a request for the state of a file. */
+/** Attacks on a request for the metadata of a file. */
 const attacks: [string, string, (peer: RunnerPeer, stream: number) => Promise<void> | void][] = [
   [
     "a length of 2^31",
@@ -234,7 +234,7 @@ describe("hostile answers", () => {
   });
 
   it.each(attacks.filter(([name, reason]) => reason === "protocol" && !name.startsWith("OUTPUT")))(
-    "to a command, which then ended as unknown: %s",
+    "to a command, which then ends as unknown: %s",
     async (_name, _reason, attack) => {
       await using runner = await hostileOnce(async (peer) => {
         peer.hello();
@@ -336,7 +336,7 @@ describe("hostile answers", () => {
     ["two starts", (peer, stream) => peer.started(stream, "e1")],
     ["a malformed end", (peer, stream) => peer.respond(stream, { exec_id: "e1", exit_code: -1 })],
     ["the end of another", (peer, stream) => peer.exited(stream, "e2")],
-  ])("with %s on one stream cost the others nothing", async (_, breach) => {
+  ])("with %s on one stream do not affect the others", async (_, breach) => {
     await using runner = await hostileOnce(async (peer) => {
       peer.hello();
       const bad = await peer.request("exec");
@@ -358,7 +358,7 @@ describe("hostile answers", () => {
     expect(runner.peers[0]?.ended).toBe(false);
   });
 
-  it("with breach after breach cost the connection", async () => {
+  it("with repeated violations close the connection", async () => {
     await using runner = await hostileOnce(async (peer) => {
       peer.hello();
       const { stream } = await peer.request("exec");
@@ -372,7 +372,7 @@ describe("hostile answers", () => {
     await expectNextConnectionWorks(runner, channel);
   });
 
-  it("a second RESPONSE fails the connection but not the answer that was given", async () => {
+  it("a second RESPONSE fails the connection but not the delivered answer", async () => {
     await using runner = await hostileOnce(async (peer) => {
       peer.hello();
       const { stream } = await peer.request("ping");
@@ -385,7 +385,7 @@ describe("hostile answers", () => {
     await expectNextConnectionWorks(runner, channel);
   });
 
-  it("a read that claims another size than it sent breaks its body", async () => {
+  it("a read that announces another size than it sends fails its body", async () => {
     await using runner = await hostileOnce(async (peer) => {
       peer.hello();
       const { stream } = await peer.request("read");
@@ -399,7 +399,7 @@ describe("hostile answers", () => {
     expect(await channel.ping()).toMatchObject({ shell: "sh" });
   });
 
-  it("a runner that does not tell a file's real path is asked for it, and one that has none is not", async () => {
+  it("a runner that does not report a file's real path is asked for it, and a file without one has none", async () => {
     const file = { event: "file", size: 1, mode: 0o644, mtime_ms: 0, version: "v" };
     const requests: string[] = [];
     const read = async (event: object): Promise<unknown> => {
@@ -420,7 +420,7 @@ describe("hostile answers", () => {
     expect(await read(file)).toEqual({ path: "/y" });
   });
 
-  it("a body that is cut is an error, never a shorter file", async () => {
+  it("a truncated body is an error, never a shorter file", async () => {
     await using runner = await hostileOnce(async (peer) => {
       peer.hello();
       const { stream } = await peer.request("read");
@@ -433,7 +433,7 @@ describe("hostile answers", () => {
     await expect(Array.fromAsync(file.body)).rejects.toEqual(unreachable("lost"));
   });
 
-  it("more bytes than the range asked for break the read", async () => {
+  it("more bytes than the requested range fail the read", async () => {
     await using runner = await hostileOnce(async (peer) => {
       peer.hello();
       const { stream } = await peer.request("read");
@@ -445,8 +445,8 @@ describe("hostile answers", () => {
   });
 });
 
-describe("a runner that plays for time", () => {
-  it("trickles bytes of one frame for ever and misses the deadline all the same", async () => {
+describe("a runner that delays", () => {
+  it("sends a frame byte by byte and still misses the deadline", async () => {
     const timers: NodeJS.Timeout[] = [];
     await using runner = await hostileOnce(async (peer) => {
       peer.hello();
@@ -462,7 +462,7 @@ describe("a runner that plays for time", () => {
     }
   });
 
-  it("gives credit for no bytes again and again, which is no progress but a breach", async () => {
+  it("gives credit for no bytes repeatedly, which is a violation", async () => {
     const timers: NodeJS.Timeout[] = [];
     const nothing = encodeFrameHeader(FrameType.credit, 0, 4);
     await using runner = await hostileOnce(async (peer) => {
@@ -477,7 +477,7 @@ describe("a runner that plays for time", () => {
     }
   });
 
-  it("freezes during a command, which ends as unknown once it answers no keepalive", async () => {
+  it("freezes during a command, which ends as unknown once keepalives are unanswered", async () => {
     await using runner = await ScriptedRunner.listen(async (peer, number) => {
       if (number > 1) return;
       peer.hello();
@@ -487,7 +487,7 @@ describe("a runner that plays for time", () => {
     expect(await exec.ended).toMatchObject({ reason: "unknown" });
   });
 
-  it("freezes on purpose while the sandbox is paused, and nothing is held against it", async () => {
+  it("freezes on purpose while the sandbox is paused, which is not a violation", async () => {
     let paused = true;
     const resumed = Promise.withResolvers<void>();
     await using runner = await ScriptedRunner.listen(async (peer) => {
@@ -511,7 +511,7 @@ describe("a runner that plays for time", () => {
     expect(runner.peers).toHaveLength(1);
   });
 
-  it("answers pings but never ends a command whose timeout has passed", async () => {
+  it("answers pings but never ends a command after its timeout", async () => {
     await using runner = await ScriptedRunner.listen(async (peer) => {
       peer.hello();
       peer.started((await peer.request("exec")).stream, "e1");
@@ -524,7 +524,7 @@ describe("a runner that plays for time", () => {
     expect(await exec.ended).toMatchObject({ reason: "unknown" });
   });
 
-  it("never confirms that requests were cancelled, and is left for it", async () => {
+  it("never confirms that requests were cancelled, and loses the connection", async () => {
     const abort = new AbortController();
     await using runner = await hostileOnce(async (peer) => {
       peer.hello();
@@ -542,7 +542,7 @@ describe("a runner that plays for time", () => {
     await expectNextConnectionWorks(runner, channel);
   });
 
-  it("never confirms that a write was given up, and the writer hears of its failure", async () => {
+  it("never confirms that a write was cancelled, and the writer gets the error", async () => {
     await using runner = await hostileOnce(async (peer) => {
       peer.hello();
       await peer.request("write");
@@ -554,7 +554,7 @@ describe("a runner that plays for time", () => {
 });
 
 describe("a write whose source fails", () => {
-  it("fails only when the runner has undone it", async () => {
+  it("fails only after the runner has undone it", async () => {
     const order: string[] = [];
     await using runner = await ScriptedRunner.listen(async (peer) => {
       peer.hello();
@@ -578,7 +578,7 @@ async function* brokenSource(): AsyncGenerator<Uint8Array> {
 }
 
 describe("a runner that floods", () => {
-  it("with a line of 100 MB is cut off at its credit, and memory stays flat", async () => {
+  it("with a line of 100 MB is stopped at its credit, and memory stays bounded", async () => {
     await using runner = await hostileOnce(async (peer) => {
       peer.hello();
       const { stream } = await peer.request("exec");
@@ -612,38 +612,41 @@ describe("a runner that floods", () => {
   it.each([
     ["many", 20_000, 0],
     ["long", 1_000, 60_000],
-  ])("with %s changes of files has them folded into one overflow", async (_name, count, length) => {
-    const flooded = Promise.withResolvers<void>();
-    await using runner = await hostileOnce(async (peer) => {
-      peer.hello();
-      const { stream } = await peer.request("watch");
-      peer.event(stream, { event: "ready" });
-      for (let i = 0; i < count; i++)
-        peer.event(stream, {
-          event: "change",
-          kind: "modify",
-          path: `/w/${"x".repeat(length)}${String(i)}`,
-        });
-      flooded.resolve();
-      peer.respond((await peer.request("ping")).stream, PONG);
-    });
-    // All of the flood is read before the answer.
-    const channel = channelTo(runner, { answerMs: 20_000 });
-    const changes = await channel.watch("/w");
-    await flooded.promise;
-    await channel.ping();
-    const waited: { readonly kind: string; readonly path: string }[] = [];
-    for await (const change of changes) {
-      waited.push(change);
-      if (change.kind === "overflow") break;
-    }
-    expect(waited.length).toBeLessThan(5_000);
-    const bytes = waited.reduce((sum, { path }) => sum + path.length, 0);
-    expect(bytes).toBeLessThan(1_200_000);
-    expect(waited.at(-1)?.kind).toBe("overflow");
-  });
+  ])(
+    "with %s changes of files gets them combined into one overflow",
+    async (_name, count, length) => {
+      const flooded = Promise.withResolvers<void>();
+      await using runner = await hostileOnce(async (peer) => {
+        peer.hello();
+        const { stream } = await peer.request("watch");
+        peer.event(stream, { event: "ready" });
+        for (let i = 0; i < count; i++)
+          peer.event(stream, {
+            event: "change",
+            kind: "modify",
+            path: `/w/${"x".repeat(length)}${String(i)}`,
+          });
+        flooded.resolve();
+        peer.respond((await peer.request("ping")).stream, PONG);
+      });
+      // The whole flood is read before the answer.
+      const channel = channelTo(runner, { answerMs: 20_000 });
+      const changes = await channel.watch("/w");
+      await flooded.promise;
+      await channel.ping();
+      const waited: { readonly kind: string; readonly path: string }[] = [];
+      for await (const change of changes) {
+        waited.push(change);
+        if (change.kind === "overflow") break;
+      }
+      expect(waited.length).toBeLessThan(5_000);
+      const bytes = waited.reduce((sum, { path }) => sum + path.length, 0);
+      expect(bytes).toBeLessThan(1_200_000);
+      expect(waited.at(-1)?.kind).toBe("overflow");
+    },
+  );
 
-  it("with events is read from more slowly, so that they cost others no time", async () => {
+  it("with events is read more slowly, so others are not delayed", async () => {
     const more = Promise.withResolvers<void>();
     await using runner = await hostileOnce(async (peer) => {
       peer.hello();
@@ -669,7 +672,7 @@ describe("a runner that floods", () => {
       },
     });
     opened.push(channel);
-    // No time passes, in which more would be allowed.
+    // No time passes in which more would be allowed.
     const now = vi.spyOn(performance, "now").mockReturnValue(performance.now());
     try {
       await channel.watch("/w");
@@ -682,7 +685,7 @@ describe("a runner that floods", () => {
     }
   });
 
-  it("with an event that is no change ends the watch and nothing else", async () => {
+  it("with an event that is not a change ends only the watch", async () => {
     await using runner = await hostileOnce(async (peer) => {
       peer.hello();
       const { stream } = await peer.request("watch");
@@ -703,7 +706,7 @@ describe("a runner that floods", () => {
     expect(runner.peers).toHaveLength(1);
   });
 
-  it("with output of no bytes costs no memory", async () => {
+  it("with output of no bytes uses no memory", async () => {
     await using runner = await hostileOnce(async (peer) => {
       peer.hello();
       const { stream } = await peer.request("exec");

@@ -1,4 +1,4 @@
-/** Streams that a runner opens: what it may ask for, and what it costs when it is captured and does more. */
+/** Streams that a runner opens: what it can request, and what a hostile one cannot. */
 import {
   encodeCreditFrame,
   encodeFrame,
@@ -27,7 +27,7 @@ interface Opened {
   readonly channel: RunnerChannel;
   readonly connections: [SandboxDestination, SandboxConnection][];
   readonly names: string[];
-  /** Settles once the handler has been asked for so many connections. */
+  /** Resolves once the handler was called for this many connections. */
   readonly asked: (count: number) => Promise<void>;
 }
 
@@ -106,7 +106,7 @@ describe("names", () => {
 });
 
 describe("connections", () => {
-  it("carry bytes both ways and end on each side by itself", async () => {
+  it("transfer bytes both ways, and each side ends separately", async () => {
     const { peer, connections, asked } = await open();
     peer.send(request(FIRST, TARGET));
     await asked(1);
@@ -129,7 +129,7 @@ describe("connections", () => {
     expect((await next(peer)).type).toBe(FrameType.response);
   });
 
-  it("tell the gateway when the program has closed them, and the program when the server did", async () => {
+  it("tell the gateway when the program closes them, and the program when the server does", async () => {
     const { peer, connections, asked } = await open();
     peer.send(request(FIRST, TARGET), request(FIRST + 1, TARGET));
     await asked(2);
@@ -150,7 +150,7 @@ describe("connections", () => {
     expect(json(frames[1]!)).toEqual({ code: "refused", message: "nobody is there" });
   });
 
-  it("hold back a sender that the reader does not keep up with", async () => {
+  it("slow down a sender if the reader does not keep up", async () => {
     const { peer, connections, asked } = await open();
     peer.send(request(FIRST, TARGET));
     await asked(1);
@@ -158,7 +158,7 @@ describe("connections", () => {
     connection.accept();
     await next(peer);
     peer.data(FIRST, Buffer.alloc(RUNNER_STREAM_CREDIT_BYTES));
-    // An answer to something sent later proves that the bytes have arrived.
+    // The answer to a later request proves that the bytes have arrived.
     peer.send(request(FIRST + 1, { op: "resolve", name: "a.test" }));
     await next(peer);
     expect(peer.credits.get(FIRST) ?? 0).toBeLessThan(RUNNER_STREAM_CREDIT_BYTES);
@@ -168,7 +168,7 @@ describe("connections", () => {
     expect(connection.destroyed).toBe(false);
   });
 
-  it("are cut when the connection to the runner is lost, and work again on the next one", async () => {
+  it("are closed when the connection to the runner is lost, and work again on the next one", async () => {
     const { peer, peers, connections, asked } = await open();
     peer.send(request(FIRST, TARGET));
     await asked(1);
@@ -176,14 +176,14 @@ describe("connections", () => {
     const closed = new Promise((resolve) => connection.once("close", resolve));
     peer.socket.destroy();
     await closed;
-    // The channel offers the network again by itself.
+    // The channel offers the network again automatically.
     await expect.poll(() => peers.length).toBe(2);
     peers[1]!.send(request(FIRST, TARGET));
     await asked(2);
   });
 });
 
-describe("a captured runner", () => {
+describe("a hostile runner", () => {
   it.each<[string, (peer: RunnerPeer) => void]>([
     [
       "sends more than it may",
@@ -202,7 +202,7 @@ describe("a captured runner", () => {
         peer.data(FIRST, "x");
       },
     ],
-  ])("that %s loses that stream and no other", async (_, attack) => {
+  ])("that %s loses only that stream", async (_, attack) => {
     const { peer, connections, asked } = await open();
     peer.send(request(FIRST, TARGET), request(FIRST + 1, TARGET));
     await asked(2);
@@ -234,7 +234,7 @@ describe("a captured runner", () => {
     ["a host with a line feed", { ...TARGET, host: "a.test\r\nX: y" }],
     ["an endless host", { ...TARGET, host: "a".repeat(300) }],
     ["no host", { op: "connect", port: 443, via: "socks5" }],
-  ])("that asks for %s is refused, and goes on", async (_, message) => {
+  ])("that requests %s is refused, and continues", async (_, message) => {
     const { peer, connections, names } = await open();
     peer.send(request(FIRST, message));
     expect(json(await next(peer))).toMatchObject({ code: "invalid" });
@@ -263,7 +263,7 @@ describe("a captured runner", () => {
     await peer.closed();
   });
 
-  it("that opens more streams than it may is refused the rest", async () => {
+  it("that opens more streams than allowed is refused the rest", async () => {
     const { peer, connections, asked } = await open();
     for (let index = 0; index <= MAX_RUNNER_STREAMS; index++)
       peer.send(request(FIRST + index, TARGET));
@@ -280,7 +280,7 @@ describe("a captured runner", () => {
     await asked(MAX_RUNNER_STREAMS + 1);
   });
 
-  it("that asks without end is read from more slowly, and keeps its connection", async () => {
+  it("that sends requests endlessly is read more slowly, and keeps its connection", async () => {
     const { peer, names } = await open();
     const COUNT = 6_000;
     const frames = Array.from({ length: COUNT }, (_, index) =>
@@ -293,7 +293,7 @@ describe("a captured runner", () => {
     expect((await next(peer)).type).toBe(FrameType.response);
   });
 
-  it("that gives credit and reads nothing makes the daemon keep little of it", async () => {
+  it("that gives credit but reads nothing makes the daemon buffer little", async () => {
     const { peer, connections, asked } = await open();
     const COUNT = 64;
     for (let index = 0; index < COUNT; index++) peer.send(request(FIRST + index, TARGET));
@@ -320,7 +320,7 @@ describe("a captured runner", () => {
       before = taken;
       await new Promise((resolve) => setTimeout(resolve, 50));
     } while (taken !== before);
-    // 64 MiB have credit; what the kernel takes, and 4 MiB, is what leaves the connections.
+    // 64 MiB have credit; only what the kernel buffers, and 4 MiB, leaves the connections.
     expect(taken).toBeGreaterThan(0);
     expect(taken).toBeLessThan(16 << 20);
   });

@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import { PayloadQueue } from "./payload-queue.ts";
 
 describe("PayloadQueue", () => {
-  it("gives back every payload, in order, however large and however reading and writing alternate", () => {
+  it("returns every payload in order, whatever its size and however reads and writes alternate", () => {
     const step = fc.oneof(
       fc.nat(100).map((n) => n),
       fc.nat(40_000),
@@ -32,7 +32,7 @@ describe("PayloadQueue", () => {
     );
   });
 
-  it("leaves the payload that was handed out last as it is, whatever comes in meanwhile", () => {
+  it("leaves the last returned payload unchanged, whatever arrives meanwhile", () => {
     const sizes = fc.array(fc.nat(3_000), { minLength: 1, maxLength: 20 });
     fc.assert(
       fc.property(fc.array(sizes, { maxLength: 30 }), fc.boolean(), (rounds, clears) => {
@@ -50,7 +50,7 @@ describe("PayloadQueue", () => {
     );
   });
 
-  it("uses the same memory again and again", () => {
+  it("reuses its memory", () => {
     const queue = new PayloadQueue();
     const payload = Buffer.alloc(OUTPUT_HEAD_BYTES + INITIAL_CREDIT_BYTES / 2);
     const memories: unknown[] = [];

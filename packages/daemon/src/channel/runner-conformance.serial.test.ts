@@ -1,4 +1,4 @@
-/** Our channel and our real runner together, in namespaces of their own: the runner is PID 1, its run directory private. */
+/** The channel and the real runner together, in separate namespaces: the runner is PID 1, its run directory private. */
 import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { chmod, chown, mkdir, mkdtemp, readFile, rm } from "node:fs/promises";
@@ -68,7 +68,7 @@ async function startRunner(): Promise<ChannelFixture> {
     reopen: () => Promise.resolve(open()),
     echoServer: (port) => ({ kind: "process", argv: ["python3", "-c", ECHO_SERVER, String(port)] }),
     close: async () => {
-      // The first process of a pid namespace takes all others with it.
+      // The end of the first process of a pid namespace ends all others.
       process.kill(await onlyChildOf(child.pid ?? 0), "SIGKILL");
       await exited;
       await rm(directory, { recursive: true, force: true });

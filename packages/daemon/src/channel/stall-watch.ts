@@ -26,7 +26,7 @@ const MAX_INTERVAL_MS = 1_000;
  * frames count as signs of life.
  *
  * SECURITY: a hostile runner may trickle one byte a second forever (threat: a stalling runner). Bytes
- * of an incomplete frame are not progress, so the deadline still expires. Guarded by "trickles bytes"
+ * of an incomplete frame are not progress, so the deadline still expires. Guarded by "byte by byte"
  * in hostile-runner.test.ts.
  */
 export class StallWatch {

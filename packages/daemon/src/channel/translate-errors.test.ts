@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import { fromRunnerError } from "./translate-errors.ts";
 
 describe("errors of the runner", () => {
-  /** What a client is answered; only what neither side is to blame for is a fault of the sandbox. */
+  /** The errors that clients get; only errors that neither side caused count as sandbox errors. */
   const statuses: Readonly<Record<RunnerErrorCode, number>> = {
     not_found: 404,
     exists: 409,
@@ -26,7 +26,7 @@ describe("errors of the runner", () => {
     io: 502,
   };
 
-  it.each(RUNNER_ERROR_CODES)("%s is answered with the status of its kind", (code) => {
+  it.each(RUNNER_ERROR_CODES)("%s has the status of its kind", (code) => {
     expect(fromRunnerError("stat", { code, message: "m" }).status).toBe(statuses[code]);
   });
 
@@ -38,7 +38,7 @@ describe("errors of the runner", () => {
     expect(fromRunnerError("ports", { code: "invalid", message: "m" }).code).toBe("UNSUPPORTED");
   });
 
-  it("lose control characters and length before they reach a log or a terminal", () => {
+  it("lose control characters and excess length before they reach a log or a terminal", () => {
     const { message } = fromRunnerError("stat", {
       code: "io",
       message: `\u001b]0;owned\u0007\r\n\u202eevil${"x".repeat(5_000)}`,

@@ -31,7 +31,7 @@ async function dial(): Promise<{ socket: Socket; peer: Socket }> {
 }
 
 describe("connectUnixSocket", () => {
-  it("loses nothing that comes before somebody listens", async () => {
+  it("loses nothing that arrives before the first listener", async () => {
     const { socket, peer } = await dial();
     await new Promise<void>((resolve) => peer.write("early", () => resolve()));
     await sleep(20);
@@ -66,7 +66,7 @@ describe("connectUnixSocket", () => {
     );
   });
 
-  it("rejects where nothing listens", async () => {
+  it("rejects if nothing listens", async () => {
     const path = join(directory, "nowhere");
     await expect(connectUnixSocket(path, new AbortController().signal)).rejects.toThrow("ENOENT");
   });

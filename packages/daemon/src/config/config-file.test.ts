@@ -5,7 +5,7 @@ import { describe, expect, it } from "vitest";
 import { makePlace } from "./testing/load-fixture.ts";
 
 describe("the configuration file", () => {
-  it("is the one in the current directory unless another is named", async () => {
+  it("is the one in the current directory, unless another is named", async () => {
     const { load, file, directory } = await makePlace("log_level: warn\n");
     expect(await load()).toMatchObject({ logLevel: "warn", file });
     const other = join(directory, "other.yaml");
@@ -16,7 +16,7 @@ describe("the configuration file", () => {
     expect(await load({ env, file })).toMatchObject({ logLevel: "warn", file });
   });
 
-  it("may be missing unless it is named", async () => {
+  it("can be missing unless it is named", async () => {
     const { load, problems, directory } = await makePlace();
     expect(await load()).not.toHaveProperty("file");
     const missing = join(directory, "gone.yaml");
@@ -28,7 +28,7 @@ describe("the configuration file", () => {
     ]);
   });
 
-  it("must be a regular file of UTF-8 text and of a sensible size", async () => {
+  it("must be a regular file with UTF-8 text and a reasonable size", async () => {
     const { problems, file, writeFile: write } = await makePlace();
     await mkdir(file);
     expect(await problems()).toEqual([`${file} is not a regular file`]);
@@ -42,7 +42,7 @@ describe("the configuration file", () => {
     expect(await problems()).toEqual([`${file} is larger than 1048576 bytes`]);
   });
 
-  it("is refused when it is world-writable and was not named explicitly", async () => {
+  it("is refused if it is world-writable and was not named explicitly", async () => {
     const { load, problems, file } = await makePlace("log_level: warn\n");
     await chmod(file, 0o666);
     expect(await problems()).toEqual([
@@ -52,7 +52,7 @@ describe("the configuration file", () => {
   });
 
   it.runIf(process.geteuid?.() === 0)(
-    "is refused when it belongs to somebody else, except to who called sudo",
+    "is refused if it belongs to another user, except the user who called sudo",
     async () => {
       const { load, problems, file } = await makePlace("log_level: warn\n");
       await chown(file, 12_345, 12_345);

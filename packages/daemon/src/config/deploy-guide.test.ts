@@ -1,4 +1,4 @@
-/** What the guide to deployments gives to copy is whole: it can be read, its parts fit, and the daemon takes its settings. */
+/** The examples in the deployment guide are complete: they parse, their parts fit together, and the daemon accepts their settings. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
@@ -48,7 +48,7 @@ interface PodSet extends Manifest {
   };
 }
 
-/** Throws for a variable that the daemon does not know, and for a value that it does not take. */
+/** Throws for a variable that the daemon does not know, and for a value that it does not accept. */
 async function accepted(env: Readonly<Record<string, string>>): Promise<readonly string[]> {
   const key = { SANDKASTEN_API_KEY: "sk-sandbox-of-a-test" };
   const image = await imageVariables();
@@ -61,7 +61,7 @@ async function accepted(env: Readonly<Record<string, string>>): Promise<readonly
   return config.warnings;
 }
 
-/** What the daemon's image sets. */
+/** The settings of the daemon's image. */
 async function imageVariables(): Promise<Readonly<Record<string, string>>> {
   return variablesIn(await read("images/daemon/Dockerfile"));
 }
@@ -83,7 +83,7 @@ function podSet(): PodSet["spec"] {
 }
 
 describe("the manifest for Kubernetes", () => {
-  test("has all that is needed, in one namespace", () => {
+  test("has all required parts, in one namespace", () => {
     const manifests = kubernetes();
     expect(manifests.map(({ apiVersion, kind }) => `${apiVersion} ${kind}`)).toEqual([
       "v1 Namespace",
@@ -96,7 +96,7 @@ describe("the manifest for Kubernetes", () => {
       expect(kind === "Namespace" ? metadata.name : metadata.namespace).toBe("sandkasten");
   });
 
-  test("selects its one pod by the labels that this has", () => {
+  test("selects its one pod by the labels of the pod", () => {
     const { replicas, selector, template, serviceName } = podSet();
     const { labels } = template.metadata;
     expect(replicas).toBe(1);
@@ -116,7 +116,7 @@ describe("the manifest for Kubernetes", () => {
     );
   });
 
-  test("gives privileges to the engine alone, and its socket's group to the daemon", () => {
+  test("gives privileges only to the engine, and its socket's group to the daemon", () => {
     const { securityContext, initContainers, containers } = podSet().template.spec;
     const all = [...initContainers, ...containers];
     expect(all.filter((one) => one.securityContext["privileged"] === true)).toEqual([
@@ -136,7 +136,7 @@ describe("the manifest for Kubernetes", () => {
     ]);
   });
 
-  test("starts the engine as compose.dind.yaml does, and leads the daemon to it", async () => {
+  test("starts the engine as compose.dind.yaml does, and configures the daemon for it", async () => {
     const { services } = parse(await read("compose.dind.yaml")) as {
       readonly services: Readonly<
         Record<
@@ -169,14 +169,14 @@ interface EcsTask {
   }[];
 }
 
-test("the task for ECS mounts what it declares, has the rights that compose.yaml gives, and settings that the daemon takes", async () => {
+test("the task for ECS mounts what it declares, has the privileges of compose.yaml, and settings that the daemon accepts", async () => {
   const [block] = codeBlocks(guide, "json");
   const task = JSON.parse(block?.text ?? "") as EcsTask;
   const [container] = task.containerDefinitions;
   expect(container?.mountPoints.map(({ sourceVolume }) => sourceVolume)).toEqual(
     task.volumes.map(({ name }) => name),
   );
-  // As compose.yaml has it: root with two capabilities.
+  // As in compose.yaml: root with two capabilities.
   const { services } = parse(await read("compose.yaml")) as {
     readonly services: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
   };
@@ -192,7 +192,7 @@ test("the task for ECS mounts what it declares, has the rights that compose.yaml
   expect(container?.secrets.map(({ name }) => name)).toEqual(["SANDKASTEN_API_KEY"]);
 });
 
-test("settings in the compose files, the files and the images of the guide are the daemon's", async () => {
+test("settings in the compose files, the guide's files and images are the daemon's", async () => {
   for (const file of ["compose.yaml", "compose.dind.yaml"]) {
     const { services } = parse(await read(file)) as {
       readonly services: {

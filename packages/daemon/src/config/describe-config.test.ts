@@ -4,7 +4,7 @@ import { configKeys } from "./keys.ts";
 import { makePlace } from "./testing/load-fixture.ts";
 
 describe("describeConfig()", () => {
-  it("names every key, its value and where that came from, but no secret", async () => {
+  it("names every key, its value and source, but no secret", async () => {
     const { load, file } = await makePlace(
       "api_key: hush-hush\napi_keys: [{ name: ci, key: hush-again, max_sessions: 2 }]\n",
     );

@@ -15,7 +15,7 @@ async function makeDirectory(): Promise<string> {
 }
 
 describe("ensureApiKey()", () => {
-  it("takes the first configured key and makes none", async () => {
+  it("uses the first configured key and generates none", async () => {
     const dataDir = await makeDirectory();
     const apiKeys = [
       { name: "ci", key: "12345678", scope: "use" as const, ...quotas },
@@ -29,7 +29,7 @@ describe("ensureApiKey()", () => {
     expect(await readdir(dataDir)).toEqual([]);
   });
 
-  it("makes a key for its owner's eyes alone, and finds it at the next start", async () => {
+  it("generates a key that only its owner can read, and finds it at the next start", async () => {
     const dataDir = join(await makeDirectory(), "new", "data");
     const made = await ensureApiKey({ apiKeys: [], dataDir, quotas });
     const path = join(dataDir, "api-key");
@@ -64,7 +64,7 @@ describe("ensureApiKey()", () => {
     expect(await readdir(dataDir)).toEqual(["api-key"]);
   });
 
-  it("refuses a file that others can read, that is a link, or that holds no key", async () => {
+  it("refuses a file that others can read, a link, or a file without a key", async () => {
     const dataDir = await makeDirectory();
     const path = join(dataDir, "api-key");
     const attempt = ensureApiKey.bind(undefined, { apiKeys: [], dataDir, quotas });
@@ -82,7 +82,7 @@ describe("ensureApiKey()", () => {
     await expect(attempt()).rejects.toThrow(`${path} is a symbolic link`);
   });
 
-  it("says what to do when the directory cannot be made", async () => {
+  it("says what to do if the directory cannot be created", async () => {
     const directory = await makeDirectory();
     await writeFile(join(directory, "file"), "");
     const dataDir = join(directory, "file", "data");

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { ensurePreviewKey } from "./ensure-preview-key.ts";
 
-it("makes a key for its owner's eyes alone, finds it again, and refuses one that others can read", async () => {
+it("generates a key that only its owner can read, finds it again, and refuses one that others can read", async () => {
   const dataDir = await mkdtemp(join(tmpdir(), "sandkasten-key-"));
   onTestFinished(async () => await rm(dataDir, { recursive: true, force: true }));
   const path = join(dataDir, "preview-key");

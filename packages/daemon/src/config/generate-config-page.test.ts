@@ -7,7 +7,7 @@ import { makePlace } from "./testing/load-fixture.ts";
 const PAGE = new URL("../../../../docs/reference/config.md", import.meta.url);
 
 describe("docs/reference/config.md", () => {
-  it("is what the declarations say; make it anew with generate-config-page.ts when this fails", async () => {
+  it("matches the declarations; if this fails, regenerate it with generate-config-page.ts", async () => {
     expect(await readFile(PAGE, "utf8")).toBe(configPage());
   });
 
@@ -18,7 +18,7 @@ describe("docs/reference/config.md", () => {
     }
   });
 
-  it("shows a file that is accepted", async () => {
+  it("has a valid example file", async () => {
     const yaml = /```yaml\n(.*?)```/s.exec(await readFile(PAGE, "utf8"))?.[1];
     const { load } = await makePlace(yaml);
     const config = await load();

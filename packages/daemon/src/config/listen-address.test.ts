@@ -37,7 +37,7 @@ describe("parseListenAddress()", () => {
 
 describe("exposureProblem()", () => {
   it.each(["127.0.0.1", "127.255.0.9", "::1", "0:0:0:0:0:0:0:1", "localhost", "LOCALHOST"])(
-    "finds nothing wrong with %s, which only this machine reaches",
+    "accepts %s, which only this machine can reach",
     (host) => {
       expect(isLoopback(host)).toBe(true);
       expect(exposureProblem({ host, port: 1 }, [])).toBeUndefined();
@@ -45,7 +45,7 @@ describe("exposureProblem()", () => {
   );
 
   it.each(["0.0.0.0", "::", "10.0.0.1", "fe80::1", "localhost.evil.test", "126.0.0.1", "::2"])(
-    "wants a configured key on %s",
+    "requires a configured key on %s",
     (host) => {
       expect(exposureProblem({ host, port: 1 }, [])).toContain("no key is configured");
       expect(exposureProblem({ host, port: 1 }, ["key"])).toBeUndefined();

@@ -64,7 +64,7 @@ describe("loadConfig() without any configuration", () => {
     expect(config.images.allowedImages).toEqual([]);
   });
 
-  it("keeps root's data in /var/lib and others' where XDG_DATA_HOME says", async () => {
+  it("keeps root's data in /var/lib and others' data in XDG_DATA_HOME", async () => {
     const { load } = await makePlace();
     const env = { XDG_DATA_HOME: "/data" };
     const place = await makePlace("log_level: warn\n");
@@ -75,7 +75,7 @@ describe("loadConfig() without any configuration", () => {
     );
   });
 
-  it("is frozen through and through", async () => {
+  it("is deeply frozen", async () => {
     const { load } = await makePlace("pool: [{ image: host, size: 1 }]\n");
     const config = await load();
     const thaw = (value: unknown): unknown[] =>
@@ -88,7 +88,7 @@ describe("loadConfig() without any configuration", () => {
 });
 
 describe("loadConfig() with several sources", () => {
-  it("lets flags overrule variables, these the file, and it the defaults", async () => {
+  it("prefers flags to variables, variables to the file, and the file to the defaults", async () => {
     const { load } = await makePlace(
       "log_level: debug\nsession_ttl_seconds: 60\noutput_budget_bytes: 1\n",
     );
@@ -102,7 +102,7 @@ describe("loadConfig() with several sources", () => {
     expect(config.shutdown).toBe("keep");
   });
 
-  it("merges groups key by key, and replaces lists as a whole", async () => {
+  it("merges groups key by key, and replaces whole lists", async () => {
     const { load } = await makePlace(
       "defaults: { pids_limit: 100, mem_limit_mb: 100 }\nhttp: { allowed_hosts: [a, b] }\n",
     );
@@ -193,7 +193,7 @@ describe("loadConfig() with several sources", () => {
         "images.max_total_bytes": "2MiB",
         "quotas.max_image_bytes": "2MiB",
       })[name] ?? textOf(name);
-    // Of the issuer's keys, one source is allowed at a time.
+    // Only one source of the issuer's keys is allowed at a time.
     const others = new Set(["jwt.jwks_uri", "jwt.public_key"]);
     const keys = configKeys().filter(({ name }) => !others.has(name));
     const byVariable = await load({
@@ -235,7 +235,7 @@ describe("loadConfig() with several sources", () => {
     await expect(load()).rejects.toThrow(said);
   });
 
-  it("starts a relative data_dir at the file that has it, and knows the home directory", async () => {
+  it("resolves a relative data_dir against the file that sets it, and knows the home directory", async () => {
     const { load, directory } = await makePlace("data_dir: ./data\n");
     expect((await load({ file: "sandkasten.yaml" })).dataDir).toBe(join(directory, "data"));
     expect((await load({ env: { SANDKASTEN_DATA_DIR: "~/d" } })).dataDir).toBe("/home/me/d");
@@ -245,7 +245,7 @@ describe("loadConfig() with several sources", () => {
     expect((await load({ flags: { "db-path": "/db/x.db" } })).dbPath).toBe("/db/x.db");
   });
 
-  it("makes root the default profile when the root file system is to be writable", async () => {
+  it("makes root the default profile if the root file system is writable", async () => {
     const { load } = await makePlace(
       "defaults: { readonly_rootfs: false }\npool: [{ image: host, size: 1 }]\n",
     );
@@ -254,7 +254,7 @@ describe("loadConfig() with several sources", () => {
     expect(config.pool?.[0]?.profile).toBe("root");
   });
 
-  it("gives each key its own quotas, else the general ones", async () => {
+  it("gives each key its own quotas, or the general ones", async () => {
     const { load } = await makePlace(
       `api_keys:\n  - { name: ci, key: ${KEY}, max_sessions: 2 }\nquotas: { max_running_execs: 7, max_workspaces: 9 }\n`,
     );
@@ -271,7 +271,7 @@ describe("loadConfig() with several sources", () => {
     ]);
   });
 
-  it("makes api_key an administrator, and of the others those that say so", async () => {
+  it("makes api_key an administrator, and others only if they say so", async () => {
     const { load } = await makePlace(
       `api_key: ${KEY}\napi_keys:\n  - { name: a, key: ${KEY}a, admin: true }\n  - { name: b, key: ${KEY}b, max_image_bytes: 2097152 }\n`,
     );
@@ -283,8 +283,8 @@ describe("loadConfig() with several sources", () => {
   });
 });
 
-describe("loadConfig() on a configuration of the older program", () => {
-  it("takes what has a meaning, and explains the rest one by one", async () => {
+describe("loadConfig() with a configuration of the older program", () => {
+  it("accepts keys with an equivalent, and explains the others one by one", async () => {
     const { load, file } = await makePlace(
       [
         "pool: { enabled: true, images: { sandbox-runtime:python: 3 } }",
@@ -329,7 +329,7 @@ describe("loadConfig() on a configuration of the older program", () => {
       expect(config.warnings).toContainEqual(expect.stringContaining(warning));
   });
 
-  it("refuses what would change the meaning", async () => {
+  it("refuses keys that would change their meaning", async () => {
     const { problems } = await makePlace("pool: { size: 3 }\n");
     expect(await problems({ env: { SANDKASTEN_NETWORK_MODE: "bridge" } })).toEqual([
       expect.stringContaining("pool"),
@@ -338,8 +338,8 @@ describe("loadConfig() on a configuration of the older program", () => {
   });
 });
 
-describe("loadConfig() on a faulty configuration", () => {
-  it("reports every problem at once, of all sources and between them", async () => {
+describe("loadConfig() with an invalid configuration", () => {
+  it("reports all problems of all sources at once", async () => {
     const { problems, file } = await makePlace(
       "lisen: x\nsession_ttl_seconds: 0\ndefaults:\n  mem_limit_mb: 20000\n",
     );
@@ -359,7 +359,7 @@ describe("loadConfig() on a faulty configuration", () => {
     ]);
   });
 
-  it("never repeats a key", async () => {
+  it("never prints a key", async () => {
     const secret = "hush-hush";
     const { problems } = await makePlace(
       `api_key: "${secret} "\napi_keys:\n  - ${secret}\n  - { name: a, key: "${secret}\\t" }\n  - { name: a, key: [${secret}] }\n`,
@@ -391,14 +391,14 @@ describe("loadConfig() on a faulty configuration", () => {
     },
   );
 
-  it("refuses a network for those who do not ask", async () => {
+  it("refuses a network for requests that do not ask for one", async () => {
     const { problems, file } = await makePlace("defaults:\n  network_mode: bridge\n");
     expect(await problems()).toEqual([
       `${file}:2:17: defaults.network_mode is "bridge"; it must be none: a sandbox has a network only if its request asks for it, and network.allow (or docker.network) allows it`,
     ]);
   });
 
-  it("refuses more files than a disk has room for, and says what fits", async () => {
+  it("refuses more files than fit on a disk, and says how many fit", async () => {
     const { problems, file } = await makePlace(
       "defaults: { disk_limit_mb: 16 }\nworkspace:\n  disk_inodes: 4194304\n",
     );
@@ -420,20 +420,20 @@ describe("loadConfig() on a faulty configuration", () => {
       "database_url: postgresql://db/x\ncluster: { address: 'http://a/b', secret: sharedsecret }\n",
       "must be http://host:port",
     ],
-  ])("refuses daemons that could not know each other: %j", async (text, problem) => {
+  ])("refuses daemons that could not reach each other: %j", async (text, problem) => {
     const { problems } = await makePlace(text);
     expect(await problems()).toEqual([expect.stringContaining(problem)]);
     expect((await problems()).join()).not.toContain("hush");
   });
 
-  it("refuses the profile root where it is not allowed", async () => {
+  it("refuses the profile root if it is not allowed", async () => {
     const { problems } = await makePlace(
       "allow_root_profile: false\ndefaults: { readonly_rootfs: false }\npool: [{ image: host, size: 1, profile: root }]\n",
     );
     expect(await problems()).toHaveLength(2);
   });
 
-  it("refuses images that allowed_images leaves out, where somebody chose them", async () => {
+  it("refuses configured images that allowed_images does not include", async () => {
     const list = "allowed_images: ['python:*']\n";
     const { load } = await makePlace(list);
     expect((await load()).warnings).toEqual([
@@ -451,7 +451,7 @@ describe("loadConfig() on a faulty configuration", () => {
     expect((await fallback.load()).defaultImage).toBe("node");
   });
 
-  it("does not let a stray comma empty a list", async () => {
+  it("does not empty a list because of a stray comma", async () => {
     const { problems } = await makePlace("allowed_images: [host]\n");
     expect(await problems({ env: { SANDKASTEN_ALLOWED_IMAGES: " , " } })).toEqual([
       'SANDKASTEN_ALLOWED_IMAGES is " , "; it must be a list',
@@ -472,7 +472,7 @@ describe("loadConfig() and who can reach the API", () => {
     },
   );
 
-  it("warns of a file with keys that others can read, and of no other", async () => {
+  it("warns about a file with keys that others can read, and about no other", async () => {
     const { load, file } = await makePlace(`api_key: ${KEY}\n`);
     expect((await load()).warnings).toEqual([]);
     await chmod(file, 0o640);
@@ -484,7 +484,7 @@ describe("loadConfig() and who can reach the API", () => {
     expect((await harmless.load()).warnings).toEqual([]);
   });
 
-  it("warns of the key that stands in examples", async () => {
+  it("warns about the key from the examples", async () => {
     const { load } = await makePlace('api_key: "sk-sandbox-..."\n');
     expect((await load()).warnings).toEqual([expect.stringContaining("which is public")]);
   });

@@ -12,16 +12,16 @@ describe("nearestName()", () => {
     ["API-KEY", "api_key"],
     ["api_keyz", "api_key"],
     ["", "pool"],
-  ])("takes %j for %s", (name, expected) => {
+  ])("corrects %j to %s", (name, expected) => {
     expect(nearestName(name, known("pool", "listen", "api_key", "api_keys"))).toBe(expected);
   });
 
-  it("counts two swapped letters as one slip", () => {
+  it("counts two swapped letters as one mistake", () => {
     expect(nearestName("ab", known("cb", "ba"))).toBe("cb");
     expect(nearestName("abcd", known("xycd", "bacd"))).toBe("bacd");
   });
 
-  it("prefers a name of the same place to one from elsewhere", () => {
+  it("prefers a name in the same group", () => {
     const elsewhere = { compared: "size", shown: "a.size", penalty: 1 };
     expect(nearestName("sise", [elsewhere, ...known("side")])).toBe("side");
     expect(nearestName("size", [...known("sixty"), elsewhere])).toBe("a.size");

@@ -39,7 +39,7 @@ describe("the configuration of networks", () => {
     expect(network.default).toBeUndefined();
   });
 
-  it("resolves presets in the ceiling, the default and the ceilings of keys", async () => {
+  it("resolves presets in the maximum, the default and the maximums of keys", async () => {
     const { network, apiKeys } = await load(
       [
         "network:",

@@ -1,12 +1,12 @@
 import { expect, it } from "vitest";
 import { makePlace } from "./testing/load-fixture.ts";
 
-it("sends nothing unless something says where to", async () => {
+it("sends nothing unless an endpoint is configured", async () => {
   const { telemetry } = await (await makePlace()).load({});
   expect(telemetry).toEqual({});
 });
 
-it("takes the standard variables, and its own keys before them", async () => {
+it("accepts the standard variables, but prefers its own keys", async () => {
   const { telemetry, settings } = await (
     await makePlace()
   ).load({
@@ -27,7 +27,7 @@ it("takes the standard variables, and its own keys before them", async () => {
   expect(JSON.stringify(settings)).not.toContain("secret-token");
 });
 
-it("starts without telemetry when a standard variable is of no use here, and says so", async () => {
+it("starts without telemetry if a standard variable is not supported, and says so", async () => {
   const { telemetry, warnings } = await (
     await makePlace()
   ).load({

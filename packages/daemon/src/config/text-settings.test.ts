@@ -17,7 +17,7 @@ function problemsIn({ settings, problems }: Layer): string[] {
 }
 
 describe("environmentLayer()", () => {
-  it("gives every key a distinct variable and flag", () => {
+  it("gives every key a unique variable and flag", () => {
     expect(new Set(keys.map(({ variable }) => variable)).size).toBe(keys.length);
     expect(new Set(keys.map(({ flag }) => flag.replace(/[.-]/g, "_"))).size).toBe(keys.length);
     expect(keys.filter(({ description }) => description === "")).toEqual([]);
@@ -51,7 +51,7 @@ describe("environmentLayer()", () => {
     ]);
   });
 
-  it("refuses variables with its prefix that it does not know, naming the nearest", () => {
+  it("refuses unknown variables with its prefix, and suggests the nearest name", () => {
     expect(
       problemsIn(
         environmentLayer(
@@ -66,7 +66,7 @@ describe("environmentLayer()", () => {
     expect(problemsIn(environmentLayer({ SANDKASTEN_PORT: "80" }, keys))).toHaveLength(1);
   });
 
-  it("leaves alone what is empty, a client's, the agent service's, a test's or Kubernetes'", () => {
+  it("ignores empty variables, and those of clients, the agent service, tests and Kubernetes", () => {
     const env = {
       SANDKASTEN_API_KEY: "",
       SANDKASTEN_NONSENSE: "",
@@ -105,7 +105,7 @@ describe("older variables", () => {
     expect(outcome(environmentLayer({ [variable]: text }, keys))).toEqual({ [key]: value });
   });
 
-  it("yield to ours and to the longer prefix, and the larger of two limits holds", () => {
+  it("have lower precedence than ours, the longer prefix wins, and the larger of two limits applies", () => {
     const env = {
       SANDBOX_SESSION_IDLE_TIMEOUT: "nonsense",
       SANDKASTEN_SESSION_TTL_SECONDS: "60",
@@ -121,7 +121,7 @@ describe("older variables", () => {
     });
   });
 
-  it("name themselves and the key when their value is refused", () => {
+  it("report themselves and the key if their value is refused", () => {
     const env = {
       SANDBOX_SESSION_IDLE_TIMEOUT: "0s",
       STATION_SANDBOX_ALLOW_NETWORK_DEFAULT: "true",
@@ -134,14 +134,14 @@ describe("older variables", () => {
 });
 
 describe("flagLayer()", () => {
-  it("reads names with dots, dashes and underscores alike", () => {
+  it("accepts names with dots, dashes and underscores", () => {
     for (const name of ["defaults.mem-limit-mb", "defaults-mem-limit-mb", "defaults.mem_limit_mb"])
       expect(outcome(flagLayer({ [name]: "64" }, {}, keys))).toEqual({
         "defaults.mem_limit_mb": 64,
       });
   });
 
-  it("refuses what is not known, empty, given twice or not allowed", () => {
+  it("refuses unknown, empty, repeated and invalid values", () => {
     const flags = {
       "mem-limit": "1",
       "log-level": "",
@@ -157,7 +157,7 @@ describe("flagLayer()", () => {
     ]);
   });
 
-  it("names what was set as it was written", () => {
+  it("reports a name as it was written", () => {
     const set = { "defaults.mem-limit-mb": "64", log_level: "loud", mem_limit: "1", listen: "x" };
     const layer = flagLayer({ listen: "127.0.0.1:1" }, set, keys);
     expect(layer.settings.map(({ source }) => source.name)).toEqual([

@@ -3,7 +3,7 @@ import { configKeys } from "./keys.ts";
 import { problemsOf } from "./settings.ts";
 import { yamlLayer } from "./yaml-settings.ts";
 
-/** Everything that is wrong with a file `f`. */
+/** All errors of a file `f`. */
 function problemsIn(text: string): string[] {
   const { settings, problems } = yamlLayer("f", text, configKeys());
   return [...problems, ...settings.flatMap((setting) => problemsOf(setting))];
@@ -16,7 +16,7 @@ function valuesIn(text: string): Record<string, unknown> {
 }
 
 describe("yamlLayer()", () => {
-  it("takes an empty file and a group that is commented out for nothing", () => {
+  it("accepts an empty file and a group that is commented out", () => {
     expect(valuesIn("")).toEqual({});
     expect(valuesIn("# nothing\n")).toEqual({});
     expect(valuesIn("defaults:\n#  pids_limit: 3\nlog_level: warn\n")).toEqual({
@@ -91,7 +91,7 @@ describe("yamlLayer()", () => {
     ],
     ["session_ttl_seconds: '60'", 'f:1:22: session_ttl_seconds is "60"; it must be an integer'],
     ["api_key: 123456789", "f:1:10: api_key must have 8 to 512 characters"],
-  ])("says where the fault in %j is and what is allowed", (text, problem) => {
+  ])("says where the error in %j is and what is allowed", (text, problem) => {
     const [found, ...more] = problemsIn(text);
     expect(more).toEqual([]);
     expect(found).toContain(problem);
@@ -111,7 +111,7 @@ describe("yamlLayer()", () => {
     "%hush\n---\napi_key: a",
     "api_keys: [hush, {name: hush]",
     "api_key: hush\napi_key: hush",
-  ])("finds fault with %j without repeating what may be a key", (text) => {
+  ])("reports the error in %j without printing what could be a key", (text) => {
     const problems = problemsIn(text);
     expect(problems.length).toBeGreaterThan(0);
     expect(problems.join("\n")).not.toContain("hush");

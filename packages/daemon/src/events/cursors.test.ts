@@ -5,12 +5,12 @@ import { Cursors } from "./cursors.ts";
 const cursors = new Cursors(Buffer.alloc(16, "k"));
 
 describe("a cursor", () => {
-  it("leads back to its position", () => {
+  it("resolves to its position", () => {
     for (const position of [0, 1, 255, 2 ** 32, Number.MAX_SAFE_INTEGER])
       expect(cursors.decode(cursors.encode(position))).toBe(position);
   });
 
-  it("does not show how far two events are apart", () => {
+  it("does not reveal how far apart two events are", () => {
     const [one, next] = [cursors.encode(1000), cursors.encode(1001)].map((cursor) =>
       Buffer.from(cursor, "base64url"),
     );
@@ -18,7 +18,7 @@ describe("a cursor", () => {
     expect(same).toBeLessThan(4);
   });
 
-  it("cannot be made without the key, nor changed, nor written in a second way", () => {
+  it("cannot be forged, changed, or written in a second way", () => {
     const genuine = cursors.encode(7);
     const forged = [
       "",

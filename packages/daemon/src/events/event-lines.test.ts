@@ -32,7 +32,7 @@ afterEach(async () => await fixture[Symbol.asyncDispose]());
 const texts = (): string[] => lines.map(({ level, text }) => `${level} ${text}`);
 
 describe("the log lines of events", () => {
-  it("tell what becomes of a session, and of nothing as frequent as commands and files", async () => {
+  it("report the states of a session, but nothing as frequent as commands and files", async () => {
     const { sessions, execs, files } = fixture.core;
     const { session } = await sessions.create(ALICE, {});
     await fixture.run(session.id, "echo one");
@@ -54,7 +54,7 @@ describe("the log lines of events", () => {
     });
   });
 
-  it("warn of a session that could not be made or died", async () => {
+  it("warn about a session that could not be created or died", async () => {
     isBroken = true;
     await expect(fixture.core.sessions.create(ALICE, {})).rejects.toThrow("fell over");
     expect(texts()).toEqual(["info session.created", "warn session.ended"]);

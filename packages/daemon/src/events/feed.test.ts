@@ -34,7 +34,7 @@ afterEach(async () => {
   await hub.close();
 });
 
-/** Told apart by how many files changed. */
+/** Distinguished by how many files changed. */
 function tell(changes: number, owner = "alice"): void {
   hub.tell({ type: "file.changed", owner, data: { changes, paths: [], more: false } });
 }
@@ -71,7 +71,7 @@ async function collect(
 }
 
 describe("a follower", () => {
-  it("gets what was and what comes, each once and in order, while writers write at full speed", async () => {
+  it("gets past and future events, each once and in order, while writers write at full speed", async () => {
     const total = 3000;
     const writing = (async () => {
       for (let number = 0; number < total; number += 1) {
@@ -80,7 +80,7 @@ describe("a follower", () => {
       }
     })();
     await sleep(20);
-    // Several, which begin in the middle of it and read at different paces.
+    // Several followers, which start in the middle and read at different speeds.
     const followers = [1, 2, 3].map(async (pace) => {
       const got: FeedItem[] = [];
       for await (const item of follow()) {
@@ -94,7 +94,7 @@ describe("a follower", () => {
     for (const numbers of await Promise.all(followers)) expect(numbers).toEqual(upTo(total));
   });
 
-  it("goes on behind its cursor, wherever it left", async () => {
+  it("continues after its cursor, wherever it stopped", async () => {
     for (const number of upTo(600)) tell(number);
     let from: FollowEvents["from"] = "start";
     const seen: number[] = [];
@@ -108,7 +108,7 @@ describe("a follower", () => {
     expect(seen).toEqual(upTo(600));
   });
 
-  it("begins now unless it asks for more, and loses nothing from then on", async () => {
+  it("starts now unless it asks for more, and loses nothing from then on", async () => {
     tell(0);
     const items = follow({ from: "now" });
     const { value: place } = (await items.next()) as { value: FeedItem };
@@ -116,12 +116,12 @@ describe("a follower", () => {
     tell(1);
     const after = numbersOf(await collect(items, (got) => numbersOf(got).length === 1));
     expect(after).toEqual([1]);
-    // The first thing that a follower gets is where it begins.
+    // The first event of a follower is where it starts.
     const again = await collect(follow({ from: { cursor: place.cursor }, once: true }));
     expect(numbersOf(again)).toEqual([1]);
   });
 
-  it("sees its own owner's events alone, of the types that it asks for", async () => {
+  it("sees only its own owner's events, of the requested types", async () => {
     tell(1, "bob");
     tell(2);
     hub.tell({ type: "session.paused", owner: "alice", sessionId: "ses_1", data: {} });
@@ -134,7 +134,7 @@ describe("a follower", () => {
     expect(numbersOf(await collect((await all).items()))).toEqual([1, 2]);
   });
 
-  it("is told of a gap when what lies behind its cursor is gone, once, and of none that it never knew of", async () => {
+  it("gets one gap if events after its cursor are gone, and none for events that it never knew of", async () => {
     for (const number of upTo(10)) tell(number);
     const early = await collect(follow({ once: true }));
     const third = early[3]?.cursor ?? "";
@@ -153,7 +153,7 @@ describe("a follower", () => {
     expect(gaps(await collect(follow({ from: "start", once: true })))).toEqual([]);
   });
 
-  it("with a cursor of another feed is told so, and begins with the oldest event", async () => {
+  it("with a cursor of another feed gets a gap, and starts with the oldest event", async () => {
     tell(1);
     const cursor = "AAAAAAAAAAAAAAAAAAAAAA";
     const items = await collect(follow({ from: { cursor }, once: true }));
@@ -161,7 +161,7 @@ describe("a follower", () => {
     expect(numbersOf(items)).toEqual([1]);
   });
 
-  it("that stands still delays no other, and reads what it missed from the log", async () => {
+  it("that stalls does not delay others, and reads what it missed from the log", async () => {
     const still = follow();
     await still.next();
     for (const number of upTo(2000)) {
@@ -174,8 +174,8 @@ describe("a follower", () => {
   });
 });
 
-describe("places for followers", () => {
-  it("are bounded for each owner and for all, are told of, and come back", async () => {
+describe("the number of followers", () => {
+  it("is limited per owner and in total, is reported, and is released", async () => {
     const open = (follower: string) => hub.open({ follower, from: "now", signal: gone.signal });
     const alices = [];
     for (let count = 0; count < 4; count += 1) alices.push(await open("alice"));

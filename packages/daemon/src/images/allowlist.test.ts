@@ -25,15 +25,15 @@ describe("ImageAllowlist", () => {
     expect(new ImageAllowlist(entries).allows(canonical)).toBe(expected);
   });
 
-  test("refuses an entry that is no reference", () => {
+  test("refuses an entry that is not a reference", () => {
     expect(() => new ImageAllowlist(["../x"])).toThrow(
       expect.objectContaining({ code: "INVALID_IMAGE" }),
     );
   });
 });
 
-describe("the store under an allowlist", () => {
-  test("refuses what is not allowed and says what is", async () => {
+describe("the store with an allowlist", () => {
+  test("refuses other images and lists the allowed ones", async () => {
     await using fixture = await storeFixture({ allowedImages: ["mine:*", "python"] });
     const archive = await fixture.archive(tarOf([file("x", "x")]));
     const refusal = expect.objectContaining({
@@ -60,7 +60,7 @@ describe("the store under an allowlist", () => {
     });
   });
 
-  test("falls back to host when only host is allowed", async () => {
+  test("falls back to host if only host is allowed", async () => {
     await using fixture = await storeFixture({ allowedImages: ["host"] });
     await expect(fixture.store.resolve("python")).resolves.toMatchObject({
       reference: "host",
@@ -71,7 +71,7 @@ describe("the store under an allowlist", () => {
     });
   });
 
-  test("allows a pin by the name that holds exactly that content, and no other digest", async () => {
+  test("allows a digest if an allowed name has exactly that content, and no other digest", async () => {
     await using fixture = await storeFixture({ allowedImages: ["mine:1"] });
     const tarball = tarOf([file("x", "x")]);
     await fixture.store.importRootfs("mine:1", await fixture.archive(tarball));

@@ -15,7 +15,7 @@ const xz = (bytes: Buffer): Buffer =>
 const skippable = Buffer.from([0x5a, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3]);
 const halves = [tarball.subarray(0, 300_000), tarball.subarray(300_000)] as const;
 
-describe("a compressed tarball is read:", () => {
+describe("reads a compressed tarball:", () => {
   test.each<[string, Buffer]>([
     ["plain", tarball],
     ["gzip", gzipSync(tarball)],
@@ -49,7 +49,7 @@ describe("a compressed tarball is read:", () => {
   });
 });
 
-describe("a damaged tarball is refused:", () => {
+describe("refuses a damaged tarball:", () => {
   const cases: [string, Buffer, RegExp][] = [
     ["plain, cut off in a file", tarball.subarray(0, 400_000), /truncated/],
     ["plain, cut off between files", tarball.subarray(0, 512 + 700_416), /truncated/],
@@ -77,7 +77,7 @@ describe("a damaged tarball is refused:", () => {
   });
 });
 
-test("xz data is refused with a remedy when there is no xz", async () => {
+test("refuses xz data with a remedy if there is no xz", async () => {
   await using fixture = await storeFixture();
   const store = await fixture.open({}, { tools: { ...TOOLS, xz: "/nonexistent/xz" } });
   await expect(
@@ -88,7 +88,7 @@ test("xz data is refused with a remedy when there is no xz", async () => {
   });
 });
 
-test("an xz bomb is stopped at the limit", async () => {
+test("stops an xz bomb at the limit", async () => {
   await using fixture = await storeFixture({ limits: { totalBytes: 5_000_000 } });
   const bomb = xz(tarOf([file("zeros", Buffer.alloc(30_000_000))]));
   expect(bomb.length).toBeLessThan(100_000);

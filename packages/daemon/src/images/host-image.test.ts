@@ -19,7 +19,7 @@ import type { StoreFixture } from "./testing/store-fixture.ts";
 
 const run = promisify(execFile);
 
-/** A machine with secrets in the places where machines have them. */
+/** A machine with secrets in the usual places. */
 function fakeMachine(fixture: StoreFixture, options: { readonly merged: boolean }): string {
   const machine = join(fixture.directory, "machine");
   for (const path of [
@@ -69,7 +69,7 @@ function fakeMachine(fixture: StoreFixture, options: { readonly merged: boolean 
 }
 
 describe("the host image", () => {
-  test("has real mount points, the usual links and nothing of the machine's own", async () => {
+  test("has real mount points, the usual links and nothing private of the machine", async () => {
     await using fixture = await storeFixture();
     const machine = fakeMachine(fixture, { merged: true });
     const store = await fixture.open({}, { machine });
@@ -106,7 +106,7 @@ describe("the host image", () => {
     expect(stdout).toBe("");
   });
 
-  test("shows the directories of a machine that has not merged them", async () => {
+  test("includes the directories of a machine that has not merged them", async () => {
     await using fixture = await storeFixture();
     const machine = fakeMachine(fixture, { merged: false });
     const { path, binds } = await (await fixture.open({}, { machine })).rootfs("host");
@@ -117,7 +117,7 @@ describe("the host image", () => {
     }
   });
 
-  test("is made once, made anew when the machine changes, and the old one is collected when unused", async () => {
+  test("is created once, again when the machine changes, and the old one is collected when unused", async () => {
     await using fixture = await storeFixture();
     const machine = fakeMachine(fixture, { merged: true });
     const store = await fixture.open({}, { machine });

@@ -1,4 +1,4 @@
-/** Images that try to get out, or to use up the machine. Each must be refused or stay inside. */
+/** Images that try to escape or to exhaust the machine. Each must be refused or stay inside. */
 import { lstatSync, existsSync } from "node:fs";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
@@ -8,7 +8,7 @@ import { storeFixture } from "./testing/store-fixture.ts";
 import { directory, file, hardLink, symlink, tarOf } from "./testing/tar-writer.ts";
 import type { TarItem } from "./testing/tar-writer.ts";
 
-/** What an image could hold to reach the directory `outside`; each must be refused with these words. */
+/** Images that try to reach the directory `outside`; each must be refused with these words. */
 const REFUSED: Record<string, [(outside: string) => TarItem[], RegExp]> = {
   "a path with ..": [
     (out) => [file(`../../../../../../..${out}/sentinel`, "evil")],
@@ -126,7 +126,7 @@ REFUSED["/etc/hosts as a directory"] = [
   /its \/etc\/hosts is a directory/,
 ];
 
-describe("a hostile root filesystem is refused, and nothing outside changes:", () => {
+describe("a hostile root file system is refused, and nothing outside changes:", () => {
   test.each(Object.entries(REFUSED))("%s", async (_, [items, words]) => {
     await using fixture = await storeFixture();
     const before = fixture.outsideState();
@@ -141,7 +141,7 @@ describe("a hostile root filesystem is refused, and nothing outside changes:", (
   });
 });
 
-/** What is harmless once it is confined; `check` looks where it went. */
+/** Harmless once confined; `check` looks where it went. */
 const CONFINED: Record<
   string,
   [(outside: string) => TarItem[], (root: string, outside: string) => void]
@@ -192,7 +192,7 @@ const CONFINED: Record<
   ],
 };
 
-describe("a root filesystem with something odd stays inside:", () => {
+describe("an unusual root file system stays inside:", () => {
   test.each(Object.entries(CONFINED))("%s", async (_, [items, check]) => {
     await using fixture = await storeFixture();
     const before = fixture.outsideState();
@@ -221,7 +221,7 @@ describe("removals in a hostile layer", () => {
     expect(fixture.outsideState()).toBe(before);
   });
 
-  test("do not go through a symlink", async () => {
+  test("do not follow a symlink", async () => {
     await using fixture = await storeFixture();
     const before = fixture.outsideState();
     const lower = tarOf([symlink("link", fixture.outside)]);
@@ -231,7 +231,7 @@ describe("removals in a hostile layer", () => {
     expect(fixture.outsideState()).toBe(before);
   });
 
-  test("a layer of an earlier symlink cannot be written through by a later layer", async () => {
+  test("a later layer cannot write through a symlink of an earlier layer", async () => {
     await using fixture = await storeFixture();
     const before = fixture.outsideState();
     const { archive } = ociArchive([

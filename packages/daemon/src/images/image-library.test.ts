@@ -38,7 +38,7 @@ async function libraryIn(
 }
 
 describe("removing an image that gets a name at the last moment", () => {
-  test("puts it back when it was named while it was out of sight", async () => {
+  test("restores it if it was named while it was hidden", async () => {
     await using fixture = await storeFixture();
     const { library, publish } = await libraryIn(fixture);
     await publish();
@@ -47,7 +47,7 @@ describe("removing an image that gets a name at the last moment", () => {
     expect(existsSync(join(library.directories.rootfsPath(digest), "x"))).toBe(true);
   });
 
-  test("lets the new one stand when it was unpacked again meanwhile", async () => {
+  test("keeps the new one if it was unpacked again in the meantime", async () => {
     await using fixture = await storeFixture();
     const { library, publish, unpacked } = await libraryIn(fixture);
     await publish();
@@ -64,7 +64,7 @@ describe("removing an image that gets a name at the last moment", () => {
   });
 });
 
-test("publish() writes no name and leaves no directory when unpacking fails", async () => {
+test("publish() writes no name and leaves no directory if unpacking fails", async () => {
   await using fixture = await storeFixture();
   const { library } = await libraryIn(fixture);
   const failing = library.publish(entry, async () => await Promise.reject(new Error("broken")), {
@@ -75,7 +75,7 @@ test("publish() writes no name and leaves no directory when unpacking fails", as
   expect(await library.directories.listDigests()).toEqual([]);
 });
 
-test("publish() gives up nothing half-done when the files cannot be brought to the disk", async () => {
+test("publish() leaves nothing incomplete if the files cannot be written to disk", async () => {
   await using fixture = await storeFixture();
   const { library } = await libraryIn(fixture);
   const unpack = async (

@@ -1,4 +1,4 @@
-/** Whose images are whose: names of one owner mean nothing to another. */
+/** Owners of images: names of one owner mean nothing to another. */
 import { readFileSync } from "node:fs";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
@@ -31,7 +31,7 @@ async function whoIn(fixture: StoreFixture, images: Images, name: string): Promi
   return readFileSync(join(path, "who"), "utf8");
 }
 
-/** How a call fails, with the name of the image taken out. */
+/** How a call fails, without the name of the image. */
 async function failure(call: Promise<unknown>, name: string): Promise<string> {
   const error = await call.then(
     () => new Error("it did not fail"),
@@ -41,7 +41,7 @@ async function failure(call: Promise<unknown>, name: string): Promise<string> {
 }
 
 describe("images of owners", () => {
-  test("mean something to their owner alone, under the names of shared ones too", async () => {
+  test("can be used by their owner only, even under the names of shared ones", async () => {
     await using fixture = await storeFixture();
     const [alice, bob] = [fixture.store.of(ALICE), fixture.store.of(BOB)];
     await imports(fixture, bob, "python:3.11-slim", "bob");
@@ -58,7 +58,7 @@ describe("images of owners", () => {
     expect(await whoIn(fixture, fixture.store, "python")).toBe("administrator");
   });
 
-  test("are not listed, inspected, pinned or removed by others, as if they were not there", async () => {
+  test("are not listed, inspected, pinned or removed by others, as if they did not exist", async () => {
     await using fixture = await storeFixture();
     const [alice, bob] = [fixture.store.of(ALICE), fixture.store.of(BOB)];
     const digest = await imports(fixture, bob, "secret:1", "bob");
@@ -87,7 +87,7 @@ describe("images of owners", () => {
     expect(await whoIn(fixture, bob, `secret@${digest}`)).toBe("bob");
   });
 
-  test("go on when another owner removes the same content", async () => {
+  test("remain when another owner removes the same content", async () => {
     await using fixture = await storeFixture();
     const [alice, bob] = [fixture.store.of(ALICE), fixture.store.of(BOB)];
     await imports(fixture, alice, "same:1", "same files");
@@ -99,7 +99,7 @@ describe("images of owners", () => {
     expect((await fixture.store.collectGarbage(new Set())).removed).toBe(1);
   });
 
-  test("do not tell that somebody else had the same content before", async () => {
+  test("do not reveal that another owner already had the same content", async () => {
     await using fixture = await storeFixture();
     let nowMs = 1000;
     const store = await fixture.open({}, { nowMs: () => nowMs });
@@ -128,7 +128,7 @@ describe("shared images", () => {
     expect(await whoIn(fixture, fixture.store.of(BOB), "shared:1")).toBe("administrator");
   });
 
-  test("are all that an older version left behind", async () => {
+  test("include all images of an older version", async () => {
     await using fixture = await storeFixture();
     const references = join(fixture.dataDir, "images", "references");
     await imports(fixture, fixture.store, "older:1", "older");

@@ -1,4 +1,4 @@
-/** How much disk images may take: one, those of an owner, and all of them. */
+/** The disk usage of images: of one image, of an owner, and of all. */
 import { randomBytes } from "node:crypto";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -19,7 +19,7 @@ async function archiveOf(fixture: StoreFixture, bytes: number): Promise<string> 
 }
 
 describe("the images of an owner", () => {
-  test("take no more than the owner may have, and less after a removal", async () => {
+  test("use at most the owner's quota, and less after a removal", async () => {
     await using fixture = await storeFixture();
     const images = fixture.store.of(bob(3 * MIB));
     await images.importRootfs("one:1", await archiveOf(fixture, MIB));
@@ -28,13 +28,13 @@ describe("the images of an owner", () => {
       exceeded,
     );
     expect(fixture.temporaries()).toEqual([]);
-    // The same name with other content takes the place of what it had.
+    // Other content under the same name replaces the old content.
     await images.importRootfs("two:1", await archiveOf(fixture, MIB));
     await images.remove("one:1");
     await images.importRootfs("three:1", await archiveOf(fixture, MIB));
   });
 
-  test("are counted when somebody else has unpacked them before", async () => {
+  test("count even if another owner has already unpacked them", async () => {
     await using fixture = await storeFixture();
     const archive = await archiveOf(fixture, 2 * MIB);
     await fixture.store.importRootfs("shared:1", archive);
@@ -44,7 +44,7 @@ describe("the images of an owner", () => {
     await fixture.store.of(bob(3 * MIB)).importRootfs("own:1", archive);
   });
 
-  test("are counted together while they are being imported", async () => {
+  test("count together while they are being imported", async () => {
     await using fixture = await storeFixture();
     const images = fixture.store.of(bob(5 * MIB));
     const archives = await Promise.all([1, 2, 3, 4].map(() => archiveOf(fixture, 2 * MIB)));
@@ -57,7 +57,7 @@ describe("the images of an owner", () => {
     expect(fixture.temporaries()).toEqual([]);
   });
 
-  test("count each file as a block at least, so that empty files are not free", async () => {
+  test("count each file as at least a block, so empty files are not free", async () => {
     await using fixture = await storeFixture();
     const files = Array.from({ length: 1000 }, (_, n) => file(`f${n}`, ""));
     const archive = await fixture.archive(tarOf(files));
@@ -85,7 +85,7 @@ describe("the images of an owner", () => {
     await images.importRootfs("last:1", archive);
   });
 
-  test("do not spoil the import of the same content by another owner", async () => {
+  test("do not prevent the import of the same content by another owner", async () => {
     await using fixture = await storeFixture();
     const archive = await archiveOf(fixture, 4 * MIB);
     const [poor, rich] = await Promise.allSettled([
@@ -97,7 +97,7 @@ describe("the images of an owner", () => {
   });
 });
 
-test("all images together take no more than the store may", async () => {
+test("all images together use at most the limit of the store", async () => {
   await using fixture = await storeFixture({ maxTotalBytes: 3 * MIB });
   await fixture.store.importRootfs("one:1", await archiveOf(fixture, 2 * MIB));
   const images = fixture.store.of(bob(100 * MIB));
@@ -122,7 +122,7 @@ describe("an archive that grows too much", () => {
     message: expect.stringContaining("images.max_compression_ratio"),
   });
 
-  test("is refused: a root filesystem, a layer, and a layer in a compressed archive", async () => {
+  test("is refused: a root file system, a layer, and a layer in a compressed archive", async () => {
     await using fixture = await storeFixture();
     const bomb = gzipSync(zeros);
     expect(bomb.length).toBeLessThan(MIB / 2);
@@ -139,7 +139,7 @@ describe("an archive that grows too much", () => {
     expect(await fixture.store.list()).toHaveLength(1);
   });
 
-  test("is fine where the operator says so", async () => {
+  test("is accepted if the administrator allows it", async () => {
     await using fixture = await storeFixture({ limits: { compressionRatio: 10_000 } });
     await fixture.store.importRootfs("zeros:1", await fixture.archive(gzipSync(zeros)));
   });

@@ -1,4 +1,4 @@
-/** Unpacking root filesystems: what is kept, what is dropped, what is added. */
+/** Unpacking root file systems: what is kept, dropped and added. */
 import { execFile } from "node:child_process";
 import { lstatSync, readFileSync, readlinkSync, statSync } from "node:fs";
 import { join } from "node:path";
@@ -74,7 +74,7 @@ describe("importRootfs()", () => {
     expect(readFileSync(join(root, "gnu", "g".repeat(150)), "utf8")).toBe("by gnu");
   });
 
-  test("drops set-id bits, and passes over extended attributes", async () => {
+  test("drops set-id bits, and skips extended attributes", async () => {
     await using fixture = await storeFixture();
     const root = await imported(fixture, [
       file("su", "x", { mode: 0o6755, pax: { "SCHILY.xattr.security.capability": "\u0001" } }),
@@ -112,7 +112,7 @@ describe("importRootfs()", () => {
     }
   });
 
-  test("keeps the image's own user with the code user's id, and an empty /work gives way", async () => {
+  test("keeps the image's own user with the code user's id, and replaces an empty /work", async () => {
     await using fixture = await storeFixture();
     const passwd = "root:x:0:0::/root:/bin/sh\nnode:x:1000:1000::/home/node:/bin/sh\n";
     const root = await imported(fixture, [file("etc/passwd", passwd), directory("work")]);
@@ -120,7 +120,7 @@ describe("importRootfs()", () => {
     expect(readlinkSync(join(root, "work"))).toBe("workspace");
   });
 
-  test("gives an image of one static program, without a shell, all it needs", async () => {
+  test("adds everything that an image of one static program without a shell needs", async () => {
     await using fixture = await storeFixture();
     const root = await imported(fixture, [file("busybox", readFileSync(BUSYBOX), { mode: 0o755 })]);
     const { stdout } = await run("chroot", ["--userspec=1000:1000", root, "/busybox", "id", "-un"]);
@@ -130,7 +130,7 @@ describe("importRootfs()", () => {
     );
   });
 
-  test("gives a busybox image that runs", async () => {
+  test("produces a busybox image that runs", async () => {
     await using fixture = await storeFixture();
     const root = await imported(fixture, [
       directory("bin"),
@@ -147,7 +147,7 @@ describe("importRootfs()", () => {
     expect(stdout).toBe("1000\n/work/.\n");
   });
 
-  test("skips what is below /dev and tells the digest of the tarball", async () => {
+  test("skips what is below /dev and reports the digest of the tarball", async () => {
     await using fixture = await storeFixture();
     const tarball = tarOf([
       directory("dev"),
@@ -184,7 +184,7 @@ describe("importRootfs()", () => {
 });
 
 test(
-  "a real Debian root filesystem is imported whole and runs",
+  "a real Debian root file system is imported completely and runs",
   { timeout: 15 * 60_000 },
   async (context) => {
     const tarball = await debianRootfs(DEBIAN_CACHE);

@@ -1,4 +1,4 @@
-/** What the store keeps, shares, survives and gives back. */
+/** What the store keeps, shares, survives and frees. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
@@ -33,7 +33,7 @@ const importerArgs = [
 ];
 
 describe("resolve()", () => {
-  test("falls back to host for a shortcut whose image is not present, and says so", async () => {
+  test("falls back to host for a short name whose image is missing, and says so", async () => {
     await using fixture = await storeFixture();
     for (const requested of [
       "python",
@@ -58,7 +58,7 @@ describe("resolve()", () => {
     });
   });
 
-  test("uses the image of a shortcut once it is present, under all its names", async () => {
+  test("uses the image of a short name once it exists, under all its names", async () => {
     await using fixture = await storeFixture();
     await fixture.store.importRootfs(
       "sandbox-runtime:python",
@@ -78,7 +78,7 @@ describe("resolve()", () => {
     }
   });
 
-  test("means our own image by a short name, before the public one", async () => {
+  test("prefers our own image for a short name to the public one", async () => {
     await using fixture = await storeFixture();
     const archive = await fixture.archive(tarOf([file("x", "public")]));
     const own = await fixture.archive(tarOf([file("x", "own")]));
@@ -96,7 +96,7 @@ describe("resolve()", () => {
     await expect(fixture.store.resolve("python:3.11-slim")).resolves.toMatchObject({
       reference: "python:3.11-slim",
     });
-    // What a key has itself comes before what is shared.
+    // A key's own images take precedence over shared ones.
     const tenant = fixture.store.of({ name: "tenant", maxBytes: 1 << 20 });
     await expect(tenant.resolve("python")).resolves.toMatchObject({ digest });
     const theirs = await tenant.importRootfs("python", archive);
@@ -110,7 +110,7 @@ describe("resolve()", () => {
     });
   });
 
-  test("refuses a full reference that is not present and says what to do", async () => {
+  test("refuses a full reference that is missing and says what to do", async () => {
     await using fixture = await storeFixture();
     await expect(fixture.store.resolve("alpine:3.19")).rejects.toMatchObject({
       code: "INVALID_IMAGE",
@@ -120,7 +120,7 @@ describe("resolve()", () => {
 });
 
 describe("the store", () => {
-  test("lists, inspects and removes; garbage is what no name and no sandbox needs", async () => {
+  test("lists, inspects and removes; garbage is what has no name and no sandbox", async () => {
     await using fixture = await storeFixture();
     const tarball = tarOf([file("x", Buffer.alloc(10_000))]);
     const archive = await fixture.archive(tarball);
@@ -156,7 +156,7 @@ describe("the store", () => {
     });
   });
 
-  test("is closed to other users of the machine", async () => {
+  test("is not accessible to other users of the machine", async () => {
     await using fixture = await storeFixture();
     await fixture.store.importRootfs(
       "one:1",
@@ -172,7 +172,7 @@ describe("the store", () => {
     expect(lstatSync(join(fixture.dataDir, "images")).mode & 0o777).toBe(0o700);
   });
 
-  test("is there again when it is opened again", async () => {
+  test("is complete when it is opened again", async () => {
     await using fixture = await storeFixture();
     const info = await fixture.store.importRootfs(
       "one:1",
@@ -181,7 +181,7 @@ describe("the store", () => {
     expect(await (await fixture.open()).inspect("one:1")).toEqual(info);
   });
 
-  test("a name that is imported again stands for the newer content", async () => {
+  test("a name that is imported again refers to the newer content", async () => {
     await using fixture = await storeFixture();
     await fixture.store.importRootfs("one:1", await fixture.archive(tarOf([file("x", "old")])));
     await fixture.store.importRootfs("one:1", await fixture.archive(tarOf([file("x", "new")])));
@@ -189,7 +189,7 @@ describe("the store", () => {
     expect((await fixture.store.collectGarbage(new Set())).removed).toBe(1);
   });
 
-  test("answers INVALID_IMAGE when the files of a name are gone, and import brings them back", async () => {
+  test("returns INVALID_IMAGE if the files of a name are gone, and an import restores them", async () => {
     await using fixture = await storeFixture();
     const archive = await fixture.archive(tarOf([file("x", "x")]));
     const { digest } = await fixture.store.importRootfs("one:1", archive);
@@ -201,7 +201,7 @@ describe("the store", () => {
 });
 
 describe("imports at the same time", () => {
-  test("of one tarball unpack it once, and all callers hear of the progress", async () => {
+  test("of one tarball unpack it once, and report the progress to all callers", async () => {
     await using fixture = await storeFixture();
     const tarball = tarOf([file("big", randomBytes(2_000_000))]);
     const archive = await fixture.archive(tarball);
@@ -221,7 +221,7 @@ describe("imports at the same time", () => {
     expect(fixture.temporaries()).toEqual([]);
   });
 
-  test("of several processes leave one whole image and no rubbish", async () => {
+  test("of several processes leave one complete image and no garbage", async () => {
     await using fixture = await storeFixture();
     const tarball = tarOf([file("big", randomBytes(1_000_000)), file("last", "end")]);
     const archive = await fixture.archive(tarball);
@@ -244,7 +244,7 @@ describe("imports at the same time", () => {
     expect(fixture.temporaries()).toEqual([]);
   });
 
-  test("with collections of garbage never lose an image that has a name", async () => {
+  test("with garbage collections never lose an image that has a name", async () => {
     await using fixture = await storeFixture();
     const archive = await fixture.archive(tarOf([file("x", "x")]));
     const other = await fixture.open();
@@ -261,7 +261,7 @@ describe("imports at the same time", () => {
 });
 
 describe("an import that is interrupted", () => {
-  test("by kill leaves a temporary directory, which the next start sweeps", async () => {
+  test("by a kill leaves a temporary directory, which the next start removes", async () => {
     await using fixture = await storeFixture();
     const items = Array.from({ length: 4000 }, (_, n) =>
       file(`d${n % 50}/f${n}`, Buffer.alloc(20_000, n)),
@@ -284,7 +284,7 @@ describe("an import that is interrupted", () => {
     ).toHaveLength(50);
   });
 
-  test("is not swept while its process lives", async () => {
+  test("is not removed while its process is alive", async () => {
     await using fixture = await storeFixture();
     const mine = join(fixture.dataDir, "images", `tmp-${await ownerTag(process.pid)}-x`);
     const reused = join(fixture.dataDir, "images", `tmp-${process.pid}-1-x`);
@@ -294,7 +294,7 @@ describe("an import that is interrupted", () => {
     expect([existsSync(mine), existsSync(reused)]).toEqual([true, false]);
   });
 
-  test("by a full disk says so, leaves nothing, and works once there is room", async () => {
+  test("by a full disk says so, leaves nothing, and works once there is space", async () => {
     await using fixture = await storeFixture();
     mkdirSync(fixture.dataDir, { recursive: true });
     await run("mount", ["-t", "tmpfs", "-o", "size=4m", "tmpfs", fixture.dataDir]);
@@ -312,7 +312,7 @@ describe("an import that is interrupted", () => {
     }
   });
 
-  test("because the tarball changes under it is refused", async () => {
+  test("because the tarball changes is refused", async () => {
     await using fixture = await storeFixture();
     const archive = await fixture.archive(tarOf([file("big", randomBytes(1_000_000))]));
     let touched: Promise<unknown> | undefined;

@@ -22,7 +22,7 @@ async function layered(fixture: StoreFixture, layers: TarItem[][]): Promise<stri
 }
 
 describe("importOciArchive()", () => {
-  test("lays layers over each other and removes what they hide", async () => {
+  test("applies layers in order and removes what they delete", async () => {
     await using fixture = await storeFixture();
     const root = await layered(fixture, [
       [
@@ -46,7 +46,7 @@ describe("importOciArchive()", () => {
     expect(lstatSync(join(root, "a/three")).ino).toBe(lstatSync(join(root, "a/two")).ino);
   });
 
-  test("removals spare what their own layer brings, wherever they stand in it", async () => {
+  test("deletions keep what their own layer adds, wherever it is in the layer", async () => {
     await using fixture = await storeFixture();
     const root = await layered(fixture, [
       [file("d/old", "1"), file("d/sub/old", "1"), file("e/old", "1"), file("e/both", "1")],
@@ -67,7 +67,7 @@ describe("importOciArchive()", () => {
     expect(existsSync(join(root, ".wh..wh.plnk"))).toBe(false);
   });
 
-  test("replaces files by directories and links, and back", async () => {
+  test("replaces files with directories and links, and back", async () => {
     await using fixture = await storeFixture();
     const root = await layered(
       fixture,
@@ -132,7 +132,7 @@ describe("importOciArchive()", () => {
     );
   });
 
-  test("picks this machine's platform, and a pin on either digest finds the image", async () => {
+  test("selects this machine's platform, and finds the image by either digest", async () => {
     await using fixture = await storeFixture();
     const made = ociArchive([{ bytes: tarOf([file("x", "x")]) }], { nestedIndex: true });
     const path = await fixture.archive(made.archive);
@@ -152,7 +152,7 @@ describe("importOciArchive()", () => {
     });
   });
 
-  test("reads what umoci and skopeo write", async () => {
+  test("reads the output of umoci and skopeo", async () => {
     await using fixture = await storeFixture();
     const tarball = await fixture.archive(tarOf([file("from-umoci", "yes", { uid: 3 })]));
     const layout = join(fixture.directory, "layout");
@@ -300,7 +300,7 @@ describe("a hostile archive is refused, and nothing outside changes:", () => {
     expect(fixture.temporaries()).toEqual([]);
   });
 
-  test("a root filesystem that is an OCI archive is told apart", async () => {
+  test("recognises a root file system that is an OCI archive", async () => {
     await using fixture = await storeFixture();
     await expect(
       fixture.store.importRootfs("x", await fixture.archive(made({}))),
@@ -309,7 +309,7 @@ describe("a hostile archive is refused, and nothing outside changes:", () => {
     });
   });
 
-  test("a pipe in the place of an archive is refused and not waited for", async () => {
+  test("a pipe instead of an archive is refused without waiting", async () => {
     await using fixture = await storeFixture();
     const pipe = join(fixture.directory, "pipe");
     await run("mkfifo", [pipe]);

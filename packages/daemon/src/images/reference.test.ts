@@ -61,7 +61,7 @@ describe("parseReference()", () => {
     );
   });
 
-  test("refuses names made to slow a pattern down", () => {
+  test("quickly refuses names that are designed to slow down a pattern", () => {
     const name = `${"a-".repeat(120)}!`;
     expect(() => parseReference(name)).toThrow();
     expect(() => parseReference("a-".repeat(200))).toThrow();

@@ -37,7 +37,7 @@ const encoded = (text: string): string => Buffer.from(text).toString("base64");
 
 describe("the file", () => {
   test.each([HUB, "index.docker.io", "docker.io", "https://registry-1.docker.io/v2/"])(
-    "has what is for docker.io under %s",
+    "has the credentials for docker.io under %s",
     async (key) => {
       expect(await find({ auths: { [key]: { auth: encoded(`alice:${SECRET}`) } } })).toEqual({
         username: "alice",
@@ -48,7 +48,7 @@ describe("the file", () => {
   );
 
   test.each(["r.example.com:5000", "https://r.example.com:5000", "http://R.example.com:5000/v2/"])(
-    "has what is for another registry under %s",
+    "has the credentials for another registry under %s",
     async (key) => {
       const config = { auths: { [key]: { username: "alice", password: SECRET }, other: {} } };
       const serveraddress = "r.example.com:5000";
@@ -63,7 +63,7 @@ describe("the file", () => {
     },
   );
 
-  test("may hold an identity token, which goes before a password", async () => {
+  test("can contain an identity token, which takes precedence over a password", async () => {
     const entry = { auth: encoded("alice:"), identitytoken: SECRET };
     expect(await find({ auths: { "r.example.com": entry } }, "r.example.com")).toEqual({
       identitytoken: SECRET,
@@ -71,7 +71,7 @@ describe("the file", () => {
     });
   });
 
-  test("may be missing, or hold nothing", async () => {
+  test("can be missing, or empty", async () => {
     const nothing = { env: {}, timeoutMs: 1000 };
     expect(await findCredentials(join(directory, "none"), undefined, nothing)).toBeUndefined();
     for (const config of [{}, { auths: null }, { auths: { "docker.io": {} } }, []])
@@ -81,7 +81,7 @@ describe("the file", () => {
   test.each([
     `{"auths": {"docker.io": {"auth": ${SECRET}`,
     JSON.stringify({ auths: { "docker.io": { auth: encoded(SECRET.replaceAll(":", "-")) } } }),
-  ])("that is damaged is told as that, without what it holds", async (config) => {
+  ])("that is damaged is reported, without its content", async (config) => {
     const failure: unknown = await find(config).catch((error: unknown) => error);
     expect(failure).toMatchObject({
       code: "INTERNAL_ERROR",
@@ -96,7 +96,7 @@ describe("a credential helper", () => {
   const answer = (username: string): string =>
     `read -r server; printf '{"ServerURL":"%s","Username":"${username}","Secret":"${SECRET}"}' "$server"`;
 
-  test("of one registry goes before the one for all, and that before the file", async () => {
+  test("of one registry takes precedence over the general one, and that over the file", async () => {
     await helper("one", answer("from-one"));
     await helper("all", answer("from-all"));
     const config = {
@@ -111,13 +111,13 @@ describe("a credential helper", () => {
     expect(await find(config)).toMatchObject({ username: "from-all", serveraddress: HUB });
   });
 
-  test("is asked for the registry by the name under which it is kept", async () => {
+  test("is asked for the registry under the name of the entry", async () => {
     await helper("echo", `read -r server; printf '{"Username":"u","Secret":"%s"}' "$server"`);
     expect(await find({ credsStore: "echo" })).toMatchObject({ password: HUB });
     expect(await find({ credsStore: "echo" }, "r:5000")).toMatchObject({ password: "r:5000" });
   });
 
-  test("may give a token, or have nothing", async () => {
+  test("can return a token, or have none", async () => {
     await helper("token", answer("<token>"));
     await helper("none", "echo credentials not found in native keychain; exit 1");
     expect(await find({ credsStore: "token" })).toEqual({
@@ -133,7 +133,7 @@ describe("a credential helper", () => {
     ["floods", "yes", "printed too much"],
     ["hangs", "exec sleep 60", "took too long"],
     ["lacks", "echo '{}'", "printed no user name"],
-  ])("that %s is told as that, without what it said", async (name, script, message) => {
+  ])("that %s is reported, without its output", async (name, script, message) => {
     await helper(name, script);
     const failure: unknown = await find(
       { credsStore: name },
@@ -148,7 +148,7 @@ describe("a credential helper", () => {
     expect(JSON.stringify(failure, Object.getOwnPropertyNames(failure))).not.toContain("s3cret");
   });
 
-  test("that does not exist is told as that", async () => {
+  test("that does not exist is reported", async () => {
     await expect(find({ credsStore: "absent" })).rejects.toThrow("cannot be started (ENOENT)");
   });
 

@@ -1,4 +1,4 @@
-/** Which registries are pulled from, and which addresses a pull may talk to. */
+/** Allowed registries, and addresses that a pull can connect to. */
 import type { LookupAddress } from "node:dns";
 import { describe, expect, test } from "vitest";
 import { addressKind } from "../network/address-kind.ts";
@@ -86,7 +86,7 @@ describe("registries", () => {
   });
 });
 
-describe("addresses that a pull may talk to", () => {
+describe("addresses that a pull can connect to", () => {
   const names: Readonly<Record<string, readonly string[]>> = {
     "public.example": ["93.184.216.34"],
     "registry.internal": ["10.1.2.3"],
@@ -118,7 +118,7 @@ describe("addresses that a pull may talk to", () => {
     ["https://10.9.9.9:5000/v2/", "10.9.9.9:5000"],
     ["http://127.0.0.1:5000/v2/", "127.0.0.1:5000"],
     ["http://localhost:5000/v2/", "localhost:5000"],
-    // A listed registry may send its clients to another one that is listed.
+    // A listed registry can redirect clients to another listed one.
     ["https://registry.internal/token", "10.9.9.9:5000"],
   ])("%s for %s", async (url, registry) => {
     expect(await policy.addressesFor(new URL(url), registry)).not.toEqual([]);

@@ -1,4 +1,4 @@
-/** Registries that send their clients where they have no business. */
+/** Registries that redirect clients to forbidden targets. */
 import { execFile } from "node:child_process";
 import { createServer } from "node:http";
 import { createServer as createSecureServer } from "node:https";
@@ -46,7 +46,7 @@ async function listen(answer: RequestListener, host = "127.0.0.1"): Promise<List
   return { address: `${host}:${(server.address() as AddressInfo).port}`, requests };
 }
 
-/** A service of the inside, which must not hear of anything. */
+/** An internal service, which must receive no request. */
 async function internalService(): Promise<Listening> {
   return await listen((_request, response) => {
     response.end(JSON.stringify({ token: "internal-secret", page: "internal-secret" }));
@@ -80,7 +80,7 @@ function imagesFor(...registries: string[]): { images: RegistryImages; logged: s
   };
 }
 
-/** What the client of a failing pull is told. */
+/** What the client of a failing pull learns. */
 async function messageOf(pull: Promise<unknown>): Promise<string> {
   return await pull.then(
     () => expect.fail("it did not fail"),
@@ -88,7 +88,7 @@ async function messageOf(pull: Promise<unknown>): Promise<string> {
   );
 }
 
-describe("a registry that leads inside", () => {
+describe("a registry that redirects to an internal address", () => {
   const redirect =
     (to: () => string) =>
     (_request: IncomingMessage, response: ServerResponse): void => {
@@ -104,7 +104,7 @@ describe("a registry that leads inside", () => {
   test.each([
     ["by a redirect", redirect],
     ["by a token realm", challenge],
-  ])("%s gets nowhere, and the client learns nothing", async (_how, lead) => {
+  ])("%s reaches nothing, and the client learns nothing", async (_how, lead) => {
     const inside = await internalService();
     const targets = [
       `http://${inside.address}/secret`,
@@ -133,7 +133,7 @@ describe("a registry that leads inside", () => {
     expect(logged[0]).toContain(`http://${inside.address} does not use TLS`);
   });
 
-  test("for a blob gets nowhere either, and leaves no file behind that says more", async () => {
+  test("for a blob reaches nothing either, and leaves no file with details", async () => {
     const inside = await internalService();
     const config = Buffer.from("{}");
     const manifest = manifestOf({ digest: sha256("a layer"), size: 7 }, config);
@@ -150,7 +150,7 @@ describe("a registry that leads inside", () => {
     expect(inside.requests).toEqual([]);
   });
 
-  test("by one redirect after another is given up", async () => {
+  test("with endless redirects is aborted", async () => {
     const hostile = await listen((request, response) => {
       response.writeHead(302, { location: `${request.url}x` }).end();
     });
@@ -160,10 +160,10 @@ describe("a registry that leads inside", () => {
     expect(hostile.requests).toHaveLength(6);
   });
 
-  test("by a name that changes its meaning reaches only what was looked at", async () => {
+  test("with a name that changes its address reaches only the checked address", async () => {
     const service = await listen((_request, response) => void response.end("{}"), "127.0.0.2");
     const port = service.address.split(":")[1];
-    // The machine itself says 127.0.0.1, where nobody listens.
+    // The machine resolves it to 127.0.0.1, where nothing listens.
     const answers = ["127.0.0.2"];
     const policy = new RegistryPolicy({
       registries: [],
@@ -217,7 +217,7 @@ test("a registry with TLS must have a certificate that the machine trusts", asyn
 });
 
 describe("credentials", () => {
-  test("go to the registry that they are for, and not to where it redirects", async () => {
+  test("are sent to their registry, and not to the target of a redirect", async () => {
     const other = await listen((_request, response) => {
       response.end("{}");
     });
@@ -244,7 +244,7 @@ describe("credentials", () => {
     expect(other.requests).toEqual([{ url: "/elsewhere", authorization: undefined }]);
   });
 
-  test("are turned into a token where the registry wants one", async () => {
+  test("are exchanged for a token if the registry requires one", async () => {
     const realm = await listen((_request, response) => {
       response.end(JSON.stringify({ access_token: "token-1" }));
     });

@@ -42,7 +42,7 @@ async function pushed(
 }
 
 describe("pull()", () => {
-  test("fetches, unpacks and names an image, and reports both phases", async () => {
+  test("downloads, unpacks and names an image, and reports both phases", async () => {
     await using fixture = await storeFixture({ insecureRegistries: [registry.address] });
     const digest = await pushed(fixture, "team/app:1", [
       layer("one", "1"),
@@ -79,7 +79,7 @@ describe("pull()", () => {
     expect(existsSync(join((await fixture.store.rootfs(info.reference)).path, "one"))).toBe(true);
   });
 
-  test("downloads nothing that is present, and several callers share one download", async () => {
+  test("downloads nothing that already exists, and several callers share one download", async () => {
     await using fixture = await storeFixture({ insecureRegistries: [registry.address] });
     await pushed(fixture, "shared/app:1", [layer("one", randomBytes(200_000)), layer("two", "2")]);
     const reference = `${registry.address}/shared/app:1`;
@@ -94,7 +94,7 @@ describe("pull()", () => {
     expect(registry.blobRequests() - before).toBe(downloads);
   });
 
-  test("follows a tag that has moved, and keeps to a pin", async () => {
+  test("follows a tag that has moved, but not a pinned one", async () => {
     await using fixture = await storeFixture({ insecureRegistries: [registry.address] });
     const first = await pushed(fixture, "moving/app:1", [layer("one", "1")]);
     await fixture.store.pull(`${registry.address}/moving/app:1`);
@@ -110,7 +110,7 @@ describe("pull()", () => {
     });
   });
 
-  test("takes nothing but digests where the policy says so", async () => {
+  test("accepts only digests if the policy requires them", async () => {
     const insecureRegistries = [registry.address];
     await using fixture = await storeFixture({ insecureRegistries, requireDigests: true });
     const digest = await pushed(fixture, "strict/app:1", [layer("one", "1")]);
@@ -141,7 +141,7 @@ describe("pull()", () => {
     expect(registry.blobRequests()).toBe(before);
   });
 
-  test("says what is wrong with a name or a registry", async () => {
+  test("reports what is wrong with a name or a registry", async () => {
     await using fixture = await storeFixture({ insecureRegistries: [registry.address] });
     await expect(fixture.store.pull(`${registry.address}/no/such:1`)).rejects.toMatchObject({
       code: "INVALID_IMAGE",
@@ -159,7 +159,7 @@ describe("pull()", () => {
     expect(fixture.temporaries()).toEqual([]);
   });
 
-  test("logs in with the credentials of the operator's file", async () => {
+  test("logs in with the credentials of the administrator's file", async () => {
     const user = "alice:$2b$04$abcdefghijklmnopqrstuuS80hwFD6gSIL20SCUGvmL7S939BjOHW";
     await using closed = await startRegistry(user);
     await using fixture = await storeFixture({ insecureRegistries: [closed.address] });
@@ -178,13 +178,13 @@ describe("pull()", () => {
     expect(await pull("right-password")).toBe("registry");
   });
 
-  test("gives the host image without a download", async () => {
+  test("returns the host image without a download", async () => {
     await using fixture = await storeFixture();
     expect((await fixture.store.pull("host")).source).toBe("host");
   });
 });
 
-test("a registry that sends more than it said is cut off at once", async () => {
+test("a registry that sends more than announced is disconnected at once", async () => {
   const config = Buffer.from(JSON.stringify({ os: "linux", rootfs: { diff_ids: [] }, config: {} }));
   const layerDigest = sha256("never this");
   const manifest = Buffer.from(

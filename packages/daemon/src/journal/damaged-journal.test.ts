@@ -15,7 +15,7 @@ beforeEach(async () => (fixture = await JournalFixture.create()));
 
 afterEach(async () => await fixture[Symbol.asyncDispose]());
 
-/** Three segments: in each a record of 1000 bytes, then one that fills it. */
+/** Three segments, each with a record of 1000 bytes and one that fills it. */
 async function writeThreeSegments(execId = "e"): Promise<readonly string[]> {
   const writer = await (await fixture.open()).write("s", execId);
   for (let index = 0; index < 3; index += 1) {
@@ -28,7 +28,7 @@ async function writeThreeSegments(execId = "e"): Promise<readonly string[]> {
 
 const SECOND = ROOM - 1000 - 24;
 const IN_SEGMENT = 1000 + SECOND;
-/** Where the second record of a segment begins. */
+/** Where the second record of a segment starts. */
 const AT = 56 + 24 + 1000;
 
 type Damage = readonly [what: string, damage: (content: Buffer) => unknown];
@@ -56,7 +56,7 @@ const badRecords: readonly Damage[] = [
   ["zeros instead of the rest", (content) => content.fill(0, AT)],
 ];
 
-/** Damages that leave a record's place and length believable. */
+/** Damage that leaves a record's place and length plausible. */
 const badBytes: readonly Damage[] = [
   ["another first byte", (content) => (content[AT + 24] = 0xff ^ content[AT + 24]!)],
   ["another byte in the middle", (content) => (content[AT + 999] = 0xff ^ content[AT + 999]!)],
@@ -79,7 +79,7 @@ async function damageFile(path: string, damage: Damage[1]): Promise<void> {
 }
 
 describe("a damaged segment in the middle", () => {
-  it.each(badHeaders)("whose header has %s is left out", async (_, damage) => {
+  it.each(badHeaders)("is skipped if its header has %s", async (_, damage) => {
     const [, middle] = await writeThreeSegments();
     await damageFile(middle!, damage);
     const { bytes, skippedBytes } = await readAll(await fixture.open(), "s", "e");
@@ -94,7 +94,7 @@ describe("a damaged segment in the middle", () => {
       "a length beyond the file",
       (content: Buffer) => content.writeUInt32LE(15 * 1024 * KIB, AT + 8),
     ] as const,
-  ])("where a record has %s is left out from there on", async (_, damage) => {
+  ])("is skipped from the record that has %s", async (_, damage) => {
     const [, middle] = await writeThreeSegments();
     await damageFile(middle!, damage);
     const { bytes, skippedBytes } = await readAll(await fixture.open(), "s", "e");
@@ -105,27 +105,30 @@ describe("a damaged segment in the middle", () => {
   });
 });
 
-describe("a record that is not as it was written", () => {
-  it.each(badBytes)("because of %s is a gap, and what follows it is whole", async (_, damage) => {
-    const files = await writeThreeSegments();
-    for (const path of files) await damageFile(path, damage);
-    const journal = await fixture.open();
-    // A page may begin before the record, in it, and behind it.
-    for (const offset of [0, 1000, 1500, IN_SEGMENT]) {
-      const output = await readAll(journal, "s", "e", { offset, maxBytes: 700 });
-      for (const { offset: at, bytes } of output.chunks)
-        expect(patternAt(at, bytes.length).equals(bytes)).toBe(true);
-      expect(output.nextOffset).toBe(3 * IN_SEGMENT);
-      expect(output.bytes.length + output.skippedBytes).toBe(3 * IN_SEGMENT - offset);
-      expect(output.skippedBytes).toBeGreaterThanOrEqual(2 * SECOND);
-    }
-    expect(fixture.warnings).toHaveLength(3);
-    const writer = await journal.write("s", "e");
-    expect(writer.endOffset).toBe(3 * IN_SEGMENT);
-    await writer.close();
-  });
+describe("a damaged record", () => {
+  it.each(badBytes)(
+    "because of %s is a gap, and the output after it is complete",
+    async (_, damage) => {
+      const files = await writeThreeSegments();
+      for (const path of files) await damageFile(path, damage);
+      const journal = await fixture.open();
+      // A page can start before the record, in it, and after it.
+      for (const offset of [0, 1000, 1500, IN_SEGMENT]) {
+        const output = await readAll(journal, "s", "e", { offset, maxBytes: 700 });
+        for (const { offset: at, bytes } of output.chunks)
+          expect(patternAt(at, bytes.length).equals(bytes)).toBe(true);
+        expect(output.nextOffset).toBe(3 * IN_SEGMENT);
+        expect(output.bytes.length + output.skippedBytes).toBe(3 * IN_SEGMENT - offset);
+        expect(output.skippedBytes).toBeGreaterThanOrEqual(2 * SECOND);
+      }
+      expect(fixture.warnings).toHaveLength(3);
+      const writer = await journal.write("s", "e");
+      expect(writer.endOffset).toBe(3 * IN_SEGMENT);
+      await writer.close();
+    },
+  );
 
-  it("is read as before when it was written without a checksum", async () => {
+  it("is read as before if it was written without a checksum", async () => {
     const bytes = patternAt(0, 100);
     const header = Buffer.alloc(56 + 24);
     header.writeUInt32LE(0x4a_4b_53_01, 0);
@@ -151,7 +154,7 @@ describe("a record that is not as it was written", () => {
 });
 
 describe("a damaged segment at the end", () => {
-  it.each(badRecords)("where a record has %s ends the output there", async (_, damage) => {
+  it.each(badRecords)("ends the output where a record has %s", async (_, damage) => {
     const [, , last] = await writeThreeSegments();
     await damageFile(last!, damage);
     const journal = await fixture.open();
@@ -168,7 +171,7 @@ describe("a damaged segment at the end", () => {
     await writer.close();
   });
 
-  it.each(badHeaders)("whose header has %s is removed by the next writer", async (_, damage) => {
+  it.each(badHeaders)("is removed by the next writer if its header has %s", async (_, damage) => {
     const [, , last] = await writeThreeSegments();
     await damageFile(last!, damage);
     const journal = await fixture.open();
@@ -185,7 +188,7 @@ describe("a damaged segment at the end", () => {
 });
 
 describe("whatever the files contain", () => {
-  it("pages come to an end and a writer opens, when bytes were changed", async () => {
+  it("pages end and a writer opens after random changes", async () => {
     const [first] = await writeThreeSegments();
     const content = (await readFile(first!)).subarray(0, AT + 24 + 100);
     const changes = array(tuple(nat({ max: content.length - 1 }), integer({ min: 0, max: 255 })), {
@@ -203,7 +206,7 @@ describe("whatever the files contain", () => {
     );
   });
 
-  it("pages come to an end and a writer opens, when all of it is made up", async () => {
+  it("pages end and a writer opens with random content", async () => {
     let run = 0;
     await assert(
       asyncProperty(uint8Array({ maxLength: 300 }), async (bytes) => {
@@ -229,8 +232,8 @@ describe("whatever the files contain", () => {
   }
 });
 
-describe("what is no file of output", () => {
-  it("is not followed when it is a link", async () => {
+describe("an entry that is not a file of output", () => {
+  it("is not followed if it is a link", async () => {
     const [, middle] = await writeThreeSegments();
     await rename(middle!, fixture.path("elsewhere"));
     await symlink(fixture.path("elsewhere"), middle!);
@@ -239,7 +242,7 @@ describe("what is no file of output", () => {
     await expect(journal.write("s", "e")).rejects.toMatchObject({ code: "INTERNAL_ERROR" });
   });
 
-  it("is a failure to read when it is a directory, and a second try may succeed", async () => {
+  it("fails to read if it is a directory, and a retry can succeed", async () => {
     const [, , last] = await writeThreeSegments();
     const content = await readFile(last!);
     await rm(last!);
@@ -254,7 +257,7 @@ describe("what is no file of output", () => {
     await writer.close();
   });
 
-  it("is passed over when its name is none of ours", async () => {
+  it("is ignored if its name is not one of ours", async () => {
     await writeThreeSegments();
     await writeFile(fixture.path("s", "e", "notes.txt"), "hello");
     await writeFile(fixture.path("s", "e", "9".repeat(16) + ".seg"), "");

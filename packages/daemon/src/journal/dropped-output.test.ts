@@ -31,8 +31,8 @@ async function fillSegments(writer: JournalWriter, count: number): Promise<void>
   for (let index = 0; index < count; index += 1) await append(writer, ROOM);
 }
 
-describe("output beyond what may be kept", () => {
-  it("keeps its first half and of the rest the newest", async () => {
+describe("output beyond the limit", () => {
+  it("keeps its first half, and the newest of the rest", async () => {
     const writer = await journal.write("s", "e");
     await fillSegments(writer, 16);
     expect(writer.droppedBytes).toBe(0);
@@ -47,7 +47,7 @@ describe("output beyond what may be kept", () => {
     await writer.close();
   });
 
-  it("never takes more of the disk than it may, also when it comes in small pieces", async () => {
+  it("never uses more than the allowed disk space, even in small pieces", async () => {
     const writer = await journal.write("s", "e");
     const piece = Buffer.alloc(50, "x");
     for (let index = 0; index < 18_000; index += 1) await writer.append("stderr", piece, 0);
@@ -61,7 +61,7 @@ describe("output beyond what may be kept", () => {
     await writer.close();
   });
 
-  it("says exactly how much is gone from a cursor on", async () => {
+  it("reports exactly how much is missing after a cursor", async () => {
     const writer = await journal.write("s", "e");
     await fillSegments(writer, 18);
     await writer.close();
@@ -76,7 +76,7 @@ describe("output beyond what may be kept", () => {
     }
   });
 
-  it("ends a page before the gap, so that chunks of a page follow each other", async () => {
+  it("ends a page before the gap, so chunks of a page are contiguous", async () => {
     const writer = await journal.write("s", "e");
     await fillSegments(writer, 17);
     await writer.close();
@@ -86,7 +86,7 @@ describe("output beyond what may be kept", () => {
     expect(behind).toMatchObject({ nextOffset: 9 * ROOM + KIB, skippedBytes: ROOM });
   });
 
-  it("goes only after beforeDrop has resolved, up to the offset that was said", async () => {
+  it("is dropped only after beforeDrop has resolved, up to the announced offset", async () => {
     const asked: number[] = [];
     let allow = Promise.withResolvers<void>();
     const called = Promise.withResolvers<void>();
@@ -118,7 +118,7 @@ describe("output beyond what may be kept", () => {
   it.each([
     ["of the same process", true],
     ["that knows the files only", false],
-  ])("may go while a reader %s is about to read it", async (_, isSame) => {
+  ])("can be dropped while a reader %s is about to read it", async (_, isSame) => {
     const reader = isSame ? journal : await fixture.open();
     const writer = await journal.write("s", "e");
     await fillSegments(writer, 16);
@@ -135,7 +135,7 @@ describe("output beyond what may be kept", () => {
     await writer.close();
   });
 
-  it("stays when beforeDrop fails, and the append with it", async () => {
+  it("stays if beforeDrop fails, and the append fails", async () => {
     const writer = await journal.write("s", "e", async () => {
       await Promise.reject(new Error("not yet"));
     });
@@ -148,7 +148,7 @@ describe("output beyond what may be kept", () => {
 });
 
 describe("lost output", () => {
-  it("is a gap that is counted and said", async () => {
+  it("is a gap that is counted and reported", async () => {
     const writer = await journal.write("s", "e");
     await append(writer, 10);
     await writer.skip(1000);
@@ -189,7 +189,7 @@ describe("lost output", () => {
   });
 });
 
-it("whatever is appended, lost, dropped and restarted, counts and content agree", async () => {
+it("whatever is appended, lost, dropped and restarted, counts and content match", async () => {
   const step = oneof(
     record({ kind: constant("append" as const), bytes: integer({ min: 1, max: 150_000 }) }),
     record({ kind: constant("skip" as const), bytes: integer({ min: 1, max: 100_000 }) }),

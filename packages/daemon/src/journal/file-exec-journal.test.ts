@@ -29,7 +29,7 @@ async function writeGreeting(execId = "e"): Promise<Buffer> {
   return text("hello wörld\n");
 }
 
-describe("what was written is read again", () => {
+describe("written output is read back", () => {
   it("with its streams, sequence numbers, offsets and times", async () => {
     await writeGreeting();
     const { chunks } = await journal.read("s", "e", 0, KIB);
@@ -41,7 +41,7 @@ describe("what was written is read again", () => {
     ]);
   });
 
-  it("byte by byte, whatever the sizes of chunks and pages, by this process and the next", async () => {
+  it("byte by byte, with all sizes of chunks and pages, by this process and the next", async () => {
     const chunk = record({
       stream: constantFrom<OutputStream>("stdout", "stderr"),
       length: constantFrom(1, 2, 63, 1000, 16 * KIB, 16 * KIB + 1, 65_456, 65_457, 200_000),
@@ -96,7 +96,7 @@ describe("what was written is read again", () => {
     }
   });
 
-  it("by several readers at different places of one output", async () => {
+  it("by several readers at different positions", async () => {
     const writer = await journal.write("s", "e");
     for (let index = 0; index < 300; index += 1) {
       await writer.append("stdout", patternAt(writer.endOffset, 1 + ((index * 37) % 999)), 0);
@@ -112,14 +112,14 @@ describe("what was written is read again", () => {
     }
   });
 
-  it("in a memory that belongs to the reader", async () => {
+  it("into memory that belongs to the reader", async () => {
     const whole = await writeGreeting();
     const page = await journal.read("s", "e", 0, KIB);
     for (const chunk of page.chunks) chunk.bytes.fill(0);
     expect((await readAll(journal, "s", "e")).bytes).toEqual(whole);
   });
 
-  it("in given memory, however little of it there is", async () => {
+  it("into given memory, however small it is", async () => {
     const writer = await journal.write("s", "e");
     for (const length of [10, 70_000, 3, 16 * KIB, 90_000]) {
       await writer.append("stdout", patternAt(writer.endOffset, length), 0);
@@ -134,7 +134,7 @@ describe("what was written is read again", () => {
     await writer.close();
   });
 
-  it("in given memory alone, because a page of it does not end inside a chunk", async () => {
+  it("only into given memory, because a page of it does not end inside a chunk", async () => {
     const writer = await journal.write("s", "e");
     for (let index = 0; index < 20; index += 1)
       await writer.append("stdout", patternAt(writer.endOffset, 50 * KIB), 0);
@@ -147,7 +147,7 @@ describe("what was written is read again", () => {
       expect(bytes.equals(patternAt(offset, nextOffset - offset))).toBe(true);
       offset = nextOffset;
     }
-    // A chunk that is longer than a page comes in parts.
+    // A chunk that is longer than a page is split.
     const { chunks } = await journal.read("s", "e", 0, 30 * KIB, memory);
     expect(chunks.map(({ bytes }) => bytes.length)).toEqual([30 * KIB]);
     await writer.close();
@@ -163,7 +163,7 @@ describe("what was written is read again", () => {
     expect((await readAll(journal, "s", "e", { maxBytes: MIB })).bytes.length).toBe(9000);
   });
 
-  it("behind what an earlier writer has written", async () => {
+  it("after the output of an earlier writer", async () => {
     const greeting = await writeGreeting();
     const writer = await journal.write("s", "e");
     expect([writer.endOffset, writer.stdoutBytes, writer.stderrBytes]).toEqual([
@@ -179,11 +179,11 @@ describe("what was written is read again", () => {
   });
 });
 
-describe("a reader while somebody writes", () => {
+describe("a reader during a write", () => {
   it.each([
     ["of the same process", true],
     ["that knows the files only", false],
-  ])("%s sees a growing beginning of the output and at last all of it", async (_, isSame) => {
+  ])("%s sees a growing prefix of the output and finally all of it", async (_, isSame) => {
     const reader = isSame ? journal : await fixture.open();
     const writer = await journal.write("s", "e");
     const total = 900 * KIB;
@@ -218,7 +218,7 @@ describe("a reader while somebody writes", () => {
     expect(fixture.warnings).toEqual([]);
   });
 
-  it("reads nothing, again and again, until there is more", async () => {
+  it("repeatedly reads nothing until there is more", async () => {
     const empty = { chunks: [], nextOffset: 0, skippedBytes: 0 };
     expect(await journal.read("s", "e", 0, KIB)).toEqual(empty);
     const writer = await journal.write("s", "e");
@@ -236,7 +236,7 @@ describe("a reader while somebody writes", () => {
 });
 
 describe("the files", () => {
-  it("are not made for a command without output", async () => {
+  it("are not created for a command without output", async () => {
     const writer = await journal.write("s", "e");
     await writer.append("stdout", new Uint8Array(), 0);
     await writer.skip(0);
@@ -245,7 +245,7 @@ describe("the files", () => {
     expect(await journal.sessions()).toEqual([]);
   });
 
-  it("are the daemon's alone", async () => {
+  it("are accessible to the daemon only", async () => {
     await writeGreeting();
     const [segment] = await fixture.segments("s", "e");
     const modes = [fixture.path("s"), fixture.path("s", "e"), segment!].map(async (path) =>
@@ -271,7 +271,7 @@ describe("ids", () => {
     ...bad.map((id) => [JSON.stringify(id), id] as const),
     ["one character too long", "a".repeat(129)] as const,
     ["much too long", "a".repeat(10_240)] as const,
-  ])("that are %s lead to no path", async (_, id) => {
+  ])("that are %s result in no path", async (_, id) => {
     const refused = { code: "INVALID_REQUEST" };
     await expect(journal.write(id, "e")).rejects.toMatchObject(refused);
     await expect(journal.write("s", id)).rejects.toMatchObject(refused);
@@ -281,7 +281,7 @@ describe("ids", () => {
     expect(await readdir(fixture.directory)).toEqual([]);
   });
 
-  it("of the longest kind are fine", async () => {
+  it("of maximum length are accepted", async () => {
     const id = `${"Aa0_-".repeat(25)}xyz`;
     const writer = await journal.write(id, id);
     await writer.append("stdout", text("x"), 0);
@@ -290,7 +290,7 @@ describe("ids", () => {
   });
 });
 
-describe("what cannot be meant", () => {
+describe("invalid arguments", () => {
   it.each([
     [-1, 1],
     [0.5, 1],
@@ -323,7 +323,7 @@ describe("what cannot be meant", () => {
     expect(writer.endOffset).toBe(1);
   });
 
-  it("a time that is no number, and a negative gap, are refused", async () => {
+  it("a time that is not a number, and a negative gap, are refused", async () => {
     const writer = await journal.write("s", "e");
     const refused = { code: "INVALID_REQUEST" };
     await expect(writer.append("stdout", text("x"), Number.NaN)).rejects.toMatchObject(refused);
@@ -337,7 +337,7 @@ function bytesOf(chunks: readonly JournalChunk[], stream: OutputStream): number 
   return chunks.reduce((sum, chunk) => sum + (chunk.stream === stream ? chunk.bytes.length : 0), 0);
 }
 
-/** Each chunk begins where the one before ended, and numbers never go back. */
+/** Each chunk starts where the previous one ended, and numbers never decrease. */
 function isInOrder(chunks: readonly JournalChunk[], start = 0): boolean {
   let offset = start;
   let seq = -1;

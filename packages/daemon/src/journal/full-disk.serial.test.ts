@@ -18,7 +18,7 @@ beforeEach(async () => {
 });
 
 afterEach(async () => {
-  // A journal may still be counting in the background.
+  // A journal can still be counting in the background.
   await run("umount", ["--lazy", fixture.directory]);
   await fixture[Symbol.asyncDispose]();
 });
@@ -37,7 +37,7 @@ async function appendUntilFull(writer: JournalWriter, length: number): Promise<v
   ).rejects.toMatchObject(full);
 }
 
-/** Takes all of the disk but this much. */
+/** Fills the disk except for this much. */
 async function leave(bytes: number): Promise<void> {
   await writeFile(fixture.path("filler"), Buffer.alloc(512 * KIB - bytes));
 }
@@ -51,28 +51,31 @@ describe("on a full disk", () => {
     ["short", 1000],
     ["long", 40_000],
     ["split", 150_000],
-  ])("an append of a %s chunk says STORAGE_FULL and leaves whole records", async (_, length) => {
-    await leave(200 * KIB);
-    const writer = await journal.write("s", "e");
-    await appendUntilFull(writer, length);
-    const { endOffset } = writer;
-    expect(endOffset).toBeGreaterThan(100 * KIB);
-    const check = async (reader: FileExecJournal, end: number): Promise<void> => {
-      const { bytes, nextOffset } = await readAll(reader, "s", "e");
-      expect(nextOffset).toBe(end);
-      expect(bytes.equals(patternAt(0, end))).toBe(true);
-    };
-    await check(journal, endOffset);
-    await check(await fixture.open(), endOffset);
-    await makeRoom();
-    await append(writer, length);
-    await check(journal, endOffset + length);
-    await writer.close();
-    const again = await (await fixture.open()).write("s", "e");
-    expect(again.endOffset).toBe(endOffset + length);
-    await again.close();
-    expect(fixture.warnings).toEqual([]);
-  });
+  ])(
+    "an append of a %s chunk returns STORAGE_FULL and leaves complete records",
+    async (_, length) => {
+      await leave(200 * KIB);
+      const writer = await journal.write("s", "e");
+      await appendUntilFull(writer, length);
+      const { endOffset } = writer;
+      expect(endOffset).toBeGreaterThan(100 * KIB);
+      const check = async (reader: FileExecJournal, end: number): Promise<void> => {
+        const { bytes, nextOffset } = await readAll(reader, "s", "e");
+        expect(nextOffset).toBe(end);
+        expect(bytes.equals(patternAt(0, end))).toBe(true);
+      };
+      await check(journal, endOffset);
+      await check(await fixture.open(), endOffset);
+      await makeRoom();
+      await append(writer, length);
+      await check(journal, endOffset + length);
+      await writer.close();
+      const again = await (await fixture.open()).write("s", "e");
+      expect(again.endOffset).toBe(endOffset + length);
+      await again.close();
+      expect(fixture.warnings).toEqual([]);
+    },
+  );
 
   it.each([10, 40_000])("a command's first %d bytes leave no file behind", async (length) => {
     await leave(0);
@@ -86,7 +89,7 @@ describe("on a full disk", () => {
     await writer.close();
   });
 
-  it("lost output is counted, said to readers, and noted as soon as there is room", async () => {
+  it("lost output is counted, reported to readers, and recorded as soon as there is space", async () => {
     const writer = await journal.write("s", "e");
     await append(writer, 100);
     await leave(0).catch((error: unknown) => expect(error).toMatchObject({ code: "ENOSPC" }));

@@ -1,4 +1,4 @@
-/** The journal in files as a journal. */
+/** The journal in files passes the suite of journals. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

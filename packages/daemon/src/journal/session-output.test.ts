@@ -10,7 +10,7 @@ import {
   RECORD_ROOM as ROOM,
 } from "./testing/journal-fixture.ts";
 
-/** Longer than a filesystem needs to tell the ages of two directories apart. */
+/** Longer than a file system needs to distinguish the ages of two directories. */
 const FILESYSTEM_TICK_MS = 12;
 
 let fixture: JournalFixture;
@@ -30,10 +30,10 @@ async function execs(): Promise<readonly string[]> {
 }
 
 describe("a session's budget", () => {
-  /** Three outputs of 100 KiB and what they take beside; not four. */
+  /** Room for three outputs of 100 KiB with their overhead, but not for four. */
   const budget = { maxBytesPerSession: 390 * KIB };
 
-  it("is kept by deleting the oldest output when a command begins", async () => {
+  it("deletes the oldest output when a command starts", async () => {
     const journal = await fixture.open(budget);
     for (const execId of ["c", "b", "a"]) await write(journal, execId, 100 * KIB);
     await (await journal.write("s", "none")).close();
@@ -50,7 +50,7 @@ describe("a session's budget", () => {
     await writer.close();
   });
 
-  it("leaves output alone that is being written", async () => {
+  it("does not delete output that is being written", async () => {
     const journal = await fixture.open(budget);
     const oldest = await journal.write("s", "oldest");
     await oldest.append("stdout", patternAt(0, 100 * KIB), 0);
@@ -63,7 +63,7 @@ describe("a session's budget", () => {
     await Promise.all([oldest.close(), writer.close()]);
   });
 
-  it("counts what earlier processes have left, by the age of its beginning", async () => {
+  it("includes the output of earlier processes, ordered by its start", async () => {
     const before = await fixture.open();
     for (const execId of ["d", "c", "b", "a"]) {
       await write(before, execId, 100 * KIB);
@@ -82,7 +82,7 @@ describe("a session's budget", () => {
   });
 
   it.each([0, 5])(
-    "does not count dropped bytes, nor twice what is continued %d times",
+    "counts neither dropped bytes, nor output twice that is continued %d times",
     async (times) => {
       // All of it takes 1220 KiB, without the smallest and oldest 1212.
       const journal = await fixture.open({ maxBytesPerSession: 1216 * KIB });
@@ -104,7 +104,7 @@ describe("a session's budget", () => {
     },
   );
 
-  it("may delete what somebody wants to continue: it begins anew", async () => {
+  it("can delete output that a caller wants to continue, which then starts again", async () => {
     const journal = await fixture.open(budget);
     for (const execId of ["a", "b", "c", "d"]) await write(journal, execId, 100 * KIB);
     await (await journal.write("s", "first-trigger")).close();
@@ -121,7 +121,7 @@ describe("a session's budget", () => {
 });
 
 describe("remove()", () => {
-  it("gives all of a session's bytes back and leaves other sessions alone", async () => {
+  it("frees all bytes of a session and does not affect others", async () => {
     const journal = await fixture.open();
     await write(journal, "a", 100 * KIB);
     await write(journal, "b", 10);
@@ -138,7 +138,7 @@ describe("remove()", () => {
     await journal.remove("unknown");
   });
 
-  it("ends writers: what they append rejects with CANCELLED and no file is held open", async () => {
+  it("ends writers: their appends reject with CANCELLED and no file stays open", async () => {
     const journal = await fixture.open();
     const quiet = await journal.write("s", "quiet");
     const short = await journal.write("s", "short");
@@ -174,7 +174,7 @@ describe("remove()", () => {
     expect(await readdir(fixture.directory)).toEqual([]);
   });
 
-  it("may come while a writer opens, and lets a new one begin from nothing", async () => {
+  it("can happen while a writer opens, and lets a new one start from nothing", async () => {
     await write(await fixture.open(), "e", 100 * KIB);
     const journal = await fixture.open();
     const [opened, removed, again] = await Promise.allSettled([
@@ -194,7 +194,7 @@ describe("remove()", () => {
   });
 });
 
-/** Also files that have no name any more. */
+/** Including files that no longer have a name. */
 async function openFilesBelow(directory: string): Promise<readonly string[]> {
   const names = await readdir("/proc/self/fd");
   const targets = names.map(

@@ -1,14 +1,14 @@
 import { expect, it } from "vitest";
 import { SHORT_CHUNK_BYTES, ShortWrites } from "./short-writes.ts";
 
-it("takes short chunks only", () => {
+it("accepts only short chunks", () => {
   const writes = new ShortWrites(() => 0);
   expect([1, SHORT_CHUNK_BYTES, SHORT_CHUNK_BYTES + 1].map((bytes) => writes.takes(bytes))).toEqual(
     [true, true, false],
   );
 });
 
-it("takes nothing for five seconds after a write that was slow, failed or not", () => {
+it("accepts nothing for five seconds after a slow write, failed or not", () => {
   let nowMs = 0;
   const writes = new ShortWrites(() => nowMs);
   const taking = (ms: number, fails = false): void => {

@@ -22,7 +22,7 @@ afterEach(async () => await fixture[Symbol.asyncDispose]());
 const HEADERS = 56 + 24;
 
 describe("a writer that was killed in the middle of a record", () => {
-  it("is followed by one that goes on behind the last whole record, wherever it was torn", async () => {
+  it("is followed by one that continues after the last complete record, wherever it was torn", async () => {
     const journal = await fixture.open();
     const first = await journal.write("s", "original");
     await first.append("stdout", patternAt(0, 30), 0);
@@ -49,7 +49,7 @@ describe("a writer that was killed in the middle of a record", () => {
     expect(fixture.warnings).toEqual([]);
   });
 
-  it("is followed so, too, when the record was the first of its segment", async () => {
+  it("is also followed by one if the record was the first of its segment", async () => {
     const journal = await fixture.open();
     const first = await journal.write("s", "original");
     await first.append("stdout", patternAt(0, ROOM), 0);
@@ -70,7 +70,7 @@ describe("a writer that was killed in the middle of a record", () => {
     expect(fixture.warnings).toEqual([]);
   });
 
-  it("is followed by one that starts from nothing when nothing was whole", async () => {
+  it("is followed by one that starts from nothing if nothing was complete", async () => {
     const journal = await fixture.open();
     const first = await journal.write("s", "original");
     await first.append("stdout", patternAt(0, 20), 0);
@@ -88,7 +88,7 @@ describe("a writer that was killed in the middle of a record", () => {
   });
 });
 
-/** Opens the output like a new process, looks at where it ends, and appends 40 bytes. */
+/** Opens the output like a new process, finds its end, and appends 40 bytes. */
 async function continueAt(
   sessionId: string,
   expected: { readonly end: number; readonly stderrBytes: number },
@@ -110,7 +110,7 @@ async function continueAt(
 }
 
 it.each([30, 50_000])(
-  "no byte of an append that resolved is lost by a kill -9 (%d bytes each)",
+  "no byte of a resolved append is lost by a kill -9 (%d bytes each)",
   async (chunkBytes) => {
     const program = fileURLToPath(new URL("testing/append-without-end.ts", import.meta.url));
     const child = execFile(process.execPath, [program, fixture.directory, String(chunkBytes)]);

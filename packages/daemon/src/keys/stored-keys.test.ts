@@ -34,7 +34,7 @@ afterEach(async () => {
   await rm(directory, { recursive: true });
 });
 
-/** As a daemon does with the file that it has. */
+/** As a daemon opens its file. */
 async function start(seenAs: Partial<KeyStore> = {}): Promise<void> {
   store = await SqliteKeyStore.open(join(directory, "keys.db"));
   const quiet = (): void => undefined;
@@ -61,7 +61,7 @@ async function create(options: Partial<CreateKeyOptions> = {}) {
 
 const use = (key: string): Caller | undefined => keys.find(key, hash("sha256", key, "buffer"));
 
-/** The time in which the daemon looks after its keys passes. */
+/** The interval after which the daemon reloads its keys passes. */
 async function pass(ms: number): Promise<void> {
   for (const end = nowMs + ms; nowMs < end;) {
     nowMs += SECOND;
@@ -70,7 +70,7 @@ async function pass(ms: number): Promise<void> {
 }
 
 describe("a stored key", () => {
-  it("is on the disk as its digest alone, and only its maker is told it", async () => {
+  it("is on the disk as a digest only, and is shown only to its creator", async () => {
     const { id, secret, view } = await create();
     use(secret);
     const digest = hash("sha256", secret);
@@ -78,7 +78,7 @@ describe("a stored key", () => {
       const names = await readdir(directory);
       const files = await Promise.all(names.map((name) => readFile(join(directory, name))));
       const all = Buffer.concat(files);
-      // The search finds what is there.
+      // The search finds existing text.
       expect([look, all.includes(id), all.includes(digest)]).toEqual([look, true, true]);
       expect([look, all.includes(secret.slice(-43))]).toEqual([look, false]);
       await restart();
@@ -89,7 +89,7 @@ describe("a stored key", () => {
     expect(shown).not.toContain(digest);
   });
 
-  it("has 256 random bits, and no two are alike", async () => {
+  it("has 256 random bits, and is unique", async () => {
     const made = [await create(), await create(), await create()];
     for (const { secret } of made)
       expect(Buffer.from(secret.slice(-43), "base64url")).toHaveLength(32);
@@ -97,7 +97,7 @@ describe("a stored key", () => {
     expect(new Set(made.map(({ secret }) => secret.slice(-43))).size).toBe(3);
   });
 
-  it("is its owner's after a restart, too, with the limits that it has or those of all", async () => {
+  it("still belongs to its owner after a restart, with its own limits or the general ones", async () => {
     const { id, secret } = await create({ owner: "team", maxSessions: 1 });
     const expected = {
       owner: "team",
@@ -113,7 +113,7 @@ describe("a stored key", () => {
     expect(use(secret)).toEqual(expected);
   });
 
-  it("has the rights of its scope and no others", async () => {
+  it("has only the rights of its scope", async () => {
     const rightsOf = async (scope: "admin" | "use" | "read") => {
       const caller = use((await create({ scope })).secret);
       return [caller?.isAdmin, caller?.isReadOnly ?? false];
@@ -131,7 +131,7 @@ describe("a stored key", () => {
 });
 
 describe("finding a key", () => {
-  it("takes the form, the id and the digest together", async () => {
+  it("requires the format, the id and the digest together", async () => {
     const { id, secret } = await create();
     const other = await create();
     const right = hash("sha256", secret, "buffer");
@@ -150,12 +150,12 @@ describe("finding a key", () => {
     expect(keys.find(secret, right)).toBeDefined();
   });
 
-  it("is not deceived by the digest that stands for no key", async () => {
+  it("does not accept the digest that stands for no key", async () => {
     expect(keys.find(`sk-sandbox-key_${"0".repeat(16)}-`, Buffer.alloc(32))).toBeUndefined();
     expect(keys.find("", Buffer.alloc(32))).toBeUndefined();
   });
 
-  it("compares one digest in constant time, whether there is such a key or not", async () => {
+  it("compares one digest in constant time, whether the key exists or not", async () => {
     const { id, secret } = await create();
     const compare = vi.spyOn(crypto, "timingSafeEqual");
     syncBuiltinESMExports();
@@ -177,7 +177,7 @@ describe("finding a key", () => {
 });
 
 describe("the end of a key", () => {
-  it("comes with its expiry, to the millisecond, and is told within a moment", async () => {
+  it("comes with its expiry, to the millisecond, and is reported within a moment", async () => {
     const ended: string[] = [];
     keys.onEnd((id) => ended.push(id));
     const { id, secret, view } = await create({ expiresInMs: 2 * SECOND });
@@ -185,7 +185,7 @@ describe("the end of a key", () => {
     nowMs += 2 * SECOND - 1;
     expect([use(secret)?.expiresAtMs, keys.isValid(id)]).toEqual([view.expiresAtMs, true]);
     nowMs += 1;
-    // Before anything has looked.
+    // Before any reload.
     expect([use(secret), keys.isValid(id), ended]).toEqual([undefined, false, []]);
     await pass(SECOND);
     expect(ended).toEqual([id]);
@@ -193,7 +193,7 @@ describe("the end of a key", () => {
     expect([use(secret), keys.isValid(id)]).toEqual([undefined, false]);
   });
 
-  it("comes with its revocation at once, for good, and leaves other keys alone", async () => {
+  it("comes with its revocation at once, permanently, and does not affect other keys", async () => {
     const ended: string[] = [];
     keys.onEnd((id) => ended.push(id));
     const kept = await create({ owner: "team" });
@@ -209,7 +209,7 @@ describe("the end of a key", () => {
     expect(listed?.revokedAtMs).toBe(nowMs);
   });
 
-  it("comes when another daemon revokes it in a store that they share", async () => {
+  it("comes when another daemon revokes it in a shared store", async () => {
     await restart({ isShared: true });
     const ended: string[] = [];
     keys.onEnd((id) => ended.push(id));
@@ -219,7 +219,7 @@ describe("the end of a key", () => {
     expect([use(secret), ended]).toEqual([undefined, [id]]);
   });
 
-  it("stays with a list that is out of date, and so does the birth of another key", async () => {
+  it("persists with an outdated list, and so does the creation of another key", async () => {
     const lists: (() => void)[] = [];
     let isSlow = false;
     await restart({
@@ -238,7 +238,7 @@ describe("the end of a key", () => {
     expect(lists).toHaveLength(1);
     await keys.revoke(ALICE, id);
     const other = await create();
-    // Only now the list comes, in which the one is valid and the other is not there.
+    // Only now the outdated list arrives, in which one key is valid and the other does not exist.
     lists[0]?.();
     await vi.advanceTimersByTimeAsync(0);
     expect(keys.isValid(id)).toBe(false);
@@ -263,7 +263,7 @@ describe("the last use of a key", () => {
   const inStore = async () => (await store.list())[0]?.lastUsedAtMs;
   const listed = async () => (await keys.list(ALICE)).at(-1)?.lastUsedAtMs;
 
-  it("is written down once a minute, however often the key is used", async () => {
+  it("is stored once a minute, however often the key is used", async () => {
     const { secret } = await create();
     expect(await listed()).toBeUndefined();
     const touch = vi.spyOn(store, "touch");
@@ -281,7 +281,7 @@ describe("the last use of a key", () => {
     expect(touch.mock.calls.length).toBe(1);
   });
 
-  it("is not lost at the end of the daemon, and is no use that was refused", async () => {
+  it("is not lost when the daemon stops, and does not include refused uses", async () => {
     const { id, secret } = await create();
     const usedMs = nowMs;
     use(secret);

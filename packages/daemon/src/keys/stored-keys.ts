@@ -160,7 +160,7 @@ export class StoredKeys implements KeyService {
 
   /**
    * SECURITY: a list that was read before a key was revoked here must not restore that key. Guarded
-   * by "a list that is out of date" in stored-keys.test.ts.
+   * by "persists with an outdated list" in stored-keys.test.ts.
    */
   async #load(): Promise<void> {
     const changes = this.#changes;

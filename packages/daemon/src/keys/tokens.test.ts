@@ -53,7 +53,7 @@ async function callerOf(token: string, options: Partial<TokenOptions> = {}) {
 const part = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString("base64url");
 
 describe("a token", () => {
-  it("of the issuer, for this daemon and in its time, is its owner's", async () => {
+  it("of the issuer, for this daemon and within its validity, authenticates its owner", async () => {
     expect(await callerOf(await makeToken())).toMatchObject({
       owner: "jwt:ann",
       isAdmin: false,
@@ -80,18 +80,18 @@ describe("a token", () => {
     ["signed by somebody else", { key: theirs.privateKey }],
     ["that brings its own key", { key: theirs.privateKey, header: { jwk: { kty: "EC" } } }],
     ["with a header that must be understood", { header: { crit: ["x"], x: 1 } }],
-  ])("%s is worth nothing", async (_, made) => {
+  ])("%s is refused", async (_, made) => {
     const token = await makeToken(made).catch(() => undefined);
     if (token !== undefined) expect(await callerOf(token)).toBeUndefined();
     else expect(made.header?.["crit"]).toBeDefined();
   });
 
-  it("is accepted a little late, by as much as clocks may differ, and no more", async () => {
+  it("is accepted a little late, within the allowed clock skew", async () => {
     expect(await callerOf(await makeToken({ claims: { exp: now() - 2 } }))).toBeDefined();
     expect(await callerOf(await makeToken({ claims: { exp: now() - 8 } }))).toBeUndefined();
   });
 
-  it("without a signature, or with the public key as a shared secret, is worth nothing", async () => {
+  it("without a signature, or with the public key as a shared secret, is refused", async () => {
     const claims = part({ iss: OPTIONS.issuer, aud: "sandkasten", sub: "ann", exp: now() + 60 });
     const secret = pemOf(ours.publicKey);
     const forged = ["none", "None", "HS256", "HS512"].map((alg) => {
@@ -107,7 +107,7 @@ describe("a token", () => {
     }
   });
 
-  it("of an algorithm that is not on the list is worth nothing, though its key is right", async () => {
+  it("with an algorithm that is not on the list is refused, even if its key is correct", async () => {
     const head = `${part({ alg: "RS256" })}.${part({ iss: OPTIONS.issuer, aud: "sandkasten", sub: "ann", exp: now() + 60 })}`;
     const token = `${head}.${sign("sha256", Buffer.from(head), rsa.privateKey).toString("base64url")}`;
     const keys = { kind: "pem", pem: pemOf(rsa.publicKey) } as const;
@@ -115,7 +115,7 @@ describe("a token", () => {
     expect(await callerOf(token, { keys, algorithms: ["ES256"] })).toBeUndefined();
   });
 
-  it("is worth nothing when any of its parts is another's", async () => {
+  it("with a part of another token is refused", async () => {
     const one = (await makeToken()).split(".");
     const other = (await makeToken({ claims: { sub: "root" } })).split(".");
     const mixed = [0, 1, 2].map((at) =>
@@ -128,7 +128,7 @@ describe("a token", () => {
     }
   });
 
-  it("never makes its owner that of a key, whatever it is called", async () => {
+  it("never has the same owner as a key, whatever its subject is", async () => {
     for (const sub of ["default", "bob", "jwt:ann", "../x"])
       expect((await callerOf(await makeToken({ claims: { sub } })))?.owner).toBe(`jwt:${sub}`);
   });
@@ -165,7 +165,7 @@ describe("the daemon with an issuer", () => {
     await http[Symbol.asyncDispose]();
   });
 
-  it("serves other callers while the issuer does not answer, and reports it to those who wait", async () => {
+  it("serves other callers while the issuer does not respond, and reports it to those who wait", async () => {
     answers = false;
     const token = await makeToken();
     const waiting = http.call("/v1/sessions", { key: token });
@@ -177,7 +177,7 @@ describe("the daemon with an issuer", () => {
     answers = true;
   });
 
-  it("gives owners of tokens what is theirs alone", async () => {
+  it("gives owners of tokens access to their own resources only", async () => {
     keys = [{ ...(await exportJWK(ours.publicKey)), alg: "ES256", kid: "one" }];
     const header = { kid: "one" };
     const ann = await makeToken({ header });

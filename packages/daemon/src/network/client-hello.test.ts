@@ -3,7 +3,7 @@ import { connect } from "node:tls";
 import { describe, expect, it } from "vitest";
 import { readFirstWords } from "./client-hello.ts";
 
-/** What Node's own TLS client says first. */
+/** The first bytes that Node's own TLS client sends. */
 async function realHello(servername?: string): Promise<Buffer> {
   const { promise, resolve } = Promise.withResolvers<Buffer>();
   const socket = new Duplex({
@@ -67,13 +67,13 @@ describe("readFirstWords", () => {
     expect(readFirstWords(await realHello())).toEqual({ kind: "hello" });
   });
 
-  it("waits for the rest, wherever a real hello is cut", async () => {
+  it("waits for the rest, wherever a real hello is split", async () => {
     const hello = await realHello("api.example.com");
     for (let length = 0; length < hello.length; length += 1)
       expect([length, readFirstWords(hello.subarray(0, length)).kind]).toEqual([length, "more"]);
   });
 
-  it("finds the name in a hello that is spread over many records", () => {
+  it("finds the name in a hello that is split over many records", () => {
     for (const size of [1, 3, 50])
       expect(readFirstWords(records(message(sni(hostName("a.example"))), size))).toEqual({
         kind: "hello",
@@ -81,7 +81,7 @@ describe("readFirstWords", () => {
       });
   });
 
-  it("passes over GREASE, unknown extensions and the encrypted inner hello", () => {
+  it("ignores GREASE, unknown extensions and the encrypted inner hello", () => {
     const hello = message(
       extension(0x0a0a, Buffer.alloc(0)),
       extension(0xfe0d, Buffer.alloc(200, 1)),

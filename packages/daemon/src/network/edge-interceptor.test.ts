@@ -31,19 +31,19 @@ const inspect = (bytes: Uint8Array, ended = false): Inspection =>
   new EdgeInterceptor().inspect(TO_API, bytes, ended);
 
 describe("EdgeInterceptor", () => {
-  it("passes TLS that carries the name of its destination, in any case of letters", async () => {
+  it("passes TLS that carries the name of its destination, in any case", async () => {
     expect(inspect(await hello("api.example.com"))).toEqual({ kind: "pass" });
     expect(inspect(await hello("API.example.COM"))).toEqual({ kind: "pass" });
   });
 
-  it("refuses TLS that carries another name, and says which", async () => {
+  it("refuses TLS that carries another name, and reports it", async () => {
     expect(inspect(await hello("evil.example.com"))).toEqual({
       kind: "refuse",
       reason: "TLS to api.example.com must carry that name (SNI), not evil.example.com",
     });
   });
 
-  it("refuses TLS that carries no name, or a hello that cannot be read", async () => {
+  it("refuses TLS that carries no name, or a hello that cannot be parsed", async () => {
     expect(inspect(await hello())).toMatchObject({ kind: "refuse" });
     expect(inspect(Buffer.from([22, 3, 1, 0, 0]))).toMatchObject({ kind: "refuse" });
   });
@@ -54,12 +54,12 @@ describe("EdgeInterceptor", () => {
     expect(inspect(half, true)).toMatchObject({ kind: "refuse" });
   });
 
-  it("passes other protocols and programs that say nothing", () => {
+  it("passes other protocols and programs that send nothing", () => {
     expect(inspect(Buffer.from("GET / HTTP/1.1\r\n"))).toEqual({ kind: "pass" });
     expect(inspect(Buffer.alloc(0), true)).toEqual({ kind: "pass" });
   });
 
-  it("does not look at connections to addresses", () => {
+  it("does not inspect connections to addresses", () => {
     const interceptor = new EdgeInterceptor();
     expect(interceptor.wants(TO_API)).toBe(true);
     expect(interceptor.wants({ target: { address: "10.0.0.1", port: 443 }, via: "connect" })).toBe(
@@ -67,7 +67,7 @@ describe("EdgeInterceptor", () => {
     );
   });
 
-  it("hands over connections to hosts that get secrets, once their name is checked", async () => {
+  it("hands over connections to hosts that get secrets, once their name is verified", async () => {
     const interceptor = new EdgeInterceptor({
       handles: (host) => host === "api.example.com",
       serve: () => Promise.resolve(),

@@ -31,7 +31,7 @@ function refusal(...requests: readonly SecretRequest[]): SandboxError {
 }
 
 describe("planSecrets", () => {
-  it("takes values and names of the administrator's secrets, in one spelling", () => {
+  it("accepts values and names of the administrator's secrets, in one spelling", () => {
     const named = { host: "API.example.com.", header: "authorization", name: "shared" };
     const other = { host: "x.example.org", header: "X-Token", value: "a b\tc" };
     expect(planSecrets([named, other], TERMS)).toEqual([
@@ -40,7 +40,7 @@ describe("planSecrets", () => {
     ]);
   });
 
-  it("sends the administrator's secret nowhere but where the administrator said", () => {
+  it("sends the administrator's secret only to the administrator's host", () => {
     for (const request of [
       { host: "evil.example.org", header: "Authorization", name: "shared" },
       { host: "api.example.com", header: "X-Echo", name: "shared" },
@@ -50,7 +50,7 @@ describe("planSecrets", () => {
       expect(refusal(request).code).toBe("PERMISSION_DENIED");
   });
 
-  it("says the same of a secret of another key as of none", () => {
+  it("reports another key's secret like one that does not exist", () => {
     const [others, none] = ["bobs", "unknown"].map(
       (name) => refusal({ host: "api.example.com", header: "X-Key", name }).message,
     );
@@ -74,7 +74,7 @@ describe("planSecrets", () => {
   ])("refuses %j", (request, reason) => {
     const { code, message } = refusal(request);
     expect([code, message.includes(reason)]).toEqual(["INVALID_REQUEST", true]);
-    // The value must not show, even in a refusal.
+    // The value must not appear, even in a refusal.
     expect(message).not.toContain("Bearer");
   });
 
@@ -84,7 +84,7 @@ describe("planSecrets", () => {
 });
 
 describe("currentValue", () => {
-  it("is what the administrator's store has now", () => {
+  it("is the value in the administrator's store now", () => {
     const secret = { host: "api.example.com", header: "authorization", name: "shared" };
     expect(currentValue(secret, TERMS)).toBe("Bearer a");
     expect(currentValue(secret, { ...TERMS, store: [] })).toBeUndefined();

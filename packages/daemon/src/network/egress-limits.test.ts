@@ -35,7 +35,7 @@ function release(admitted: ReturnType<SessionLimiter["admit"]>): void {
 }
 
 describe("SessionLimiter", () => {
-  it("has room for so many open connections, and again when one is closed", () => {
+  it("allows so many open connections, and another when one is closed", () => {
     const { limiter, pass } = limiterAt({});
     const [first] = [limiter.admit(), limiter.admit(), limiter.admit()];
     pass(60_000);
@@ -47,7 +47,7 @@ describe("SessionLimiter", () => {
     expect(reason(limiter.admit())).toContain("network.max_connections");
   });
 
-  it("lets a burst through and then so many per second", () => {
+  it("allows a burst and then so many per second", () => {
     const { limiter, pass } = limiterAt({});
     const open = (): string => {
       const admitted = limiter.admit();
@@ -61,7 +61,7 @@ describe("SessionLimiter", () => {
     expect(open()).toContain("network.max_connections_per_second");
   });
 
-  it("cuts what moves after the last byte that may", async () => {
+  it("closes connections after the last allowed byte", async () => {
     const { limiter } = limiterAt({});
     expect(limiter.take(undefined, 999)).toBeUndefined();
     expect(limiter.take(undefined, 1)).toBeUndefined();
@@ -69,12 +69,12 @@ describe("SessionLimiter", () => {
     expect(reason(limiter.admit())).toContain("network.max_total_bytes");
   });
 
-  it("sets no limit where it is 0", () => {
+  it("has no limit if it is 0", () => {
     const { limiter } = limiterAt({ maxTotalBytes: 0 });
     for (let at = 0; at < 10; at += 1) expect(limiter.take(undefined, 2 ** 40)).toBeUndefined();
   });
 
-  it("makes bytes wait for the bandwidth", async () => {
+  it("delays bytes according to the bandwidth", async () => {
     vi.useFakeTimers();
     const { limiter, pass } = limiterAt({ maxTotalBytes: 0, maxBytesPerSecond: 1000 });
     expect(limiter.take(undefined, 250)).toBeUndefined();

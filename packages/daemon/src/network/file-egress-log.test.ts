@@ -40,7 +40,7 @@ const record = (port: number, rest: Partial<NewEgressRecord> = {}): NewEgressRec
 });
 
 describe("FileEgressLog", () => {
-  it("hands out records in order, page by page", async () => {
+  it("returns records in order, page by page", async () => {
     const log = (await place()).open();
     for (let port = 1; port <= 5; port += 1) log.add("s1", record(port));
     const first = await log.read("s1", 0, 3);
@@ -54,7 +54,7 @@ describe("FileEgressLog", () => {
     expect(await log.read("s1", second.cursor, 3)).toEqual({ records: [], cursor: 5, missing: 0 });
   });
 
-  it("knows the bytes of a session after a restart, also of records that it dropped or keeps no more", async () => {
+  it("knows the bytes of a session after a restart, even of dropped records", async () => {
     const { open } = await place();
     const log = open();
     expect(await log.usedBytes("s1")).toBe(0);
@@ -72,7 +72,7 @@ describe("FileEgressLog", () => {
     expect((await again.read("s1", 0, 1000)).records.at(-1)).not.toHaveProperty("usedBytes");
   });
 
-  it("counts together what was refused alike, but nothing that moved bytes", async () => {
+  it("counts identical refusals together, but not connections that transferred bytes", async () => {
     const log = (await place()).open();
     const cut = { verdict: "refused", reason: "the policy changed" } as const;
     const nothing = { ...cut, sentBytes: 0, receivedBytes: 0 };
@@ -89,7 +89,7 @@ describe("FileEgressLog", () => {
     expect((await log.read("s2", 0, 10)).records).toEqual([]);
   });
 
-  it("goes on where an earlier daemon was killed, also in the middle of a line", async () => {
+  it("continues after an earlier daemon was killed, even in the middle of a line", async () => {
     const { directory, open } = await place();
     const earlier = open();
     earlier.add("s1", record(1));
@@ -102,7 +102,7 @@ describe("FileEgressLog", () => {
     expect(records.map(({ port }) => port)).toEqual([1, 2, 3]);
   });
 
-  it("counts attempts that were refused alike instead of repeating them", async () => {
+  it("counts repeated refused attempts instead of repeating them", async () => {
     const log = (await place()).open();
     const refused = record(22, {
       verdict: "refused",
@@ -117,7 +117,7 @@ describe("FileEgressLog", () => {
     expect(records.map(({ count }) => count)).toEqual([1000, 1, 1]);
   });
 
-  it("says how many came too quickly to be written", async () => {
+  it("reports how many arrived too quickly to be written", async () => {
     const log = (await place()).open();
     for (let port = 1; port <= 600; port += 1) log.add("s1", record(port));
     const { records } = await log.read("s1", 0, 1000);
@@ -125,7 +125,7 @@ describe("FileEgressLog", () => {
     expect(records.at(-1)).toMatchObject({ count: 88, reason: expect.stringContaining("88 more") });
   });
 
-  it("takes no more than so much disk, and says what is missing", async () => {
+  it("uses a limited amount of disk space, and reports what is missing", async () => {
     const { directory, open } = await place();
     const log = open();
     const reason = "x".repeat(1000);
@@ -137,7 +137,7 @@ describe("FileEgressLog", () => {
       (await readdir(directory)).map(async (name) => (await stat(join(directory, name))).size),
     );
     expect(sizes).toHaveLength(2);
-    // A file may be over its size by what is written at once.
+    // A file can exceed its size by one write.
     for (const size of sizes) expect(size).toBeLessThan(1024 * 1024);
     const page = await log.read("s1", 0, 10_000);
     expect(page.missing).toBeGreaterThan(0);
@@ -158,7 +158,7 @@ describe("FileEgressLog", () => {
     expect(ports).toEqual([1, 2]);
   });
 
-  it("forgets a session, and sweeps those that are not known", async () => {
+  it("forgets a session, and removes unknown ones", async () => {
     const { directory, open } = await place();
     const log = open();
     for (const id of ["s1", "s2", "s3"]) log.add(id, record(1));
@@ -208,7 +208,7 @@ describe("EgressRecorder", () => {
     expect(totals.counts()).toMatchObject({ open: 0, connections: { allowed: 1 } });
   });
 
-  it("records what was refused or failed, with the reason", () => {
+  it("records refused and failed connections with the reason", () => {
     const records: NewEgressRecord[] = [];
     const totals = new EgressTotals();
     const recorder = new EgressRecorder(

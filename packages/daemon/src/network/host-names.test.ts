@@ -10,7 +10,7 @@ describe("a host name", () => {
     ["BÜCHER.example", "xn--bcher-kva.example"],
     ["ｅｘａｍｐｌｅ.com", "example.com"],
     ["1.example", "1.example"],
-  ])("%s has one form, %s", (text, name) => {
+  ])("%s is normalized to %s", (text, name) => {
     expect(normalizeHostName(text)).toBe(name);
   });
 

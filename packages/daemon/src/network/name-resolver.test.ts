@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { nameResolver } from "./name-resolver.ts";
 import type { ResolveName } from "./name-resolver.ts";
 
-/** A name server that knows two addresses of version 4 for `a.test`, and one of version 6. */
+/** A name server that knows two IPv4 addresses for `a.test`, and one IPv6 address. */
 const server = createSocket("udp4");
 let resolve: ResolveName;
 
@@ -31,7 +31,7 @@ beforeAll(async () => {
 
 afterAll(() => new Promise<void>((done) => server.close(() => done())));
 
-test("a name resolves to all of its addresses, those of version 4 first", async () => {
+test("a name resolves to all its addresses, IPv4 first", async () => {
   expect(await resolve("a.test")).toEqual(["192.0.2.1", "192.0.2.2", "2001:db8::1"]);
 });
 

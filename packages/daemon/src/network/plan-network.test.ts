@@ -39,16 +39,16 @@ function refusal(asked: NetworkRequest, allowed: Allowed): SandboxError {
 }
 
 describe("planNetwork", () => {
-  it("gives no network to those who ask for none", () => {
+  it("gives no network to requests that ask for none", () => {
     for (const asked of [false, "none"] as const)
       expect(plan(asked, { ceiling: ["*:*"] })).toBe("none");
   });
 
-  it("gives a network on which nothing is allowed yet to those who ask for that", () => {
+  it("gives a network without allowed hosts to requests that ask for one", () => {
     expect(plan({ allow: [] }, {})).toEqual({ allow: [] });
   });
 
-  it("refuses every network where the administrator allows none", () => {
+  it("refuses every network if the administrator allows none", () => {
     for (const asked of [true, "full", { allow: ["a.example"] }] as const) {
       const error = refusal(asked, {});
       expect(error.code).toBe("PERMISSION_DENIED");
@@ -57,7 +57,7 @@ describe("planNetwork", () => {
     }
   });
 
-  it("gives the rules that the ceiling covers, each in one spelling and once", () => {
+  it("returns the rules that the maximum covers, each once and in one spelling", () => {
     expect(
       plan({ allow: ["A.example.com.", "a.example.com:443,80"] }, { ceiling: ["*.example.com"] }),
     ).toEqual({ allow: ["a.example.com:80,443"] });
@@ -65,7 +65,7 @@ describe("planNetwork", () => {
     expect(plan({ allow: ["*:*"] }, { ceiling: ["*:*"] })).toEqual({ allow: ["*:*"] });
   });
 
-  it("refuses what exceeds the administrator's ceiling, and names what does", () => {
+  it("refuses rules that exceed the administrator's maximum, and names them", () => {
     const error = refusal(
       { allow: ["a.example.com", "evil.test", "10.0.0.0/8"] },
       { ceiling: ["*.example.com"] },
@@ -80,18 +80,18 @@ describe("planNetwork", () => {
     expect(refusal("full", { ceiling: ["*"] }).code).toBe("PERMISSION_DENIED");
   });
 
-  it("refuses what exceeds the ceiling of the API key, and says that it is the key's", () => {
+  it("refuses rules that exceed the API key's maximum, and says so", () => {
     const allowed = { ceiling: ["*:*"], key: ["a.example"] };
     expect(plan({ allow: ["a.example"] }, allowed)).toEqual({ allow: ["a.example:80,443"] });
     for (const asked of ["full", { allow: ["b.example"] }] as const)
       expect(refusal(asked, allowed).message).toContain("`network_allow` of this API key");
-    // A key cannot be given more than the administrator allows to all.
+    // A key cannot get more than the administrator allows for all.
     expect(
       refusal({ allow: ["b.example"] }, { ceiling: [], key: ["b.example"] }).message,
     ).toContain("`network.allow`");
   });
 
-  it("resolves presets, and holds their rules against the ceiling", () => {
+  it("resolves presets, and checks their rules against the maximum", () => {
     const presets = { pypi: ["pypi.org", "files.pythonhosted.org"], inside: ["10.0.0.0/8"] };
     expect(plan({ allow: ["pypi"] }, { presets, ceiling: ["*"] })).toEqual({
       allow: ["pypi.org:80,443", "files.pythonhosted.org:80,443"],
@@ -101,7 +101,7 @@ describe("planNetwork", () => {
     );
   });
 
-  it("takes one word for a preset only, never for a host", () => {
+  it("treats a single word only as a preset, never as a host", () => {
     const error = refusal(
       { allow: ["intranet"] },
       { ceiling: ["*:*"], presets: { pypi: ["pypi.org"] } },
@@ -115,12 +115,12 @@ describe("planNetwork", () => {
     expect(refusal({ allow: ["full"] }, { ceiling: ["*"] }).code).toBe("PERMISSION_DENIED");
   });
 
-  it("does not find a preset in the names that every object has", () => {
+  it("does not find a preset among the names that every object has", () => {
     for (const name of ["constructor", "__proto__", "toString"])
       expect(refusal({ allow: [name] }, { ceiling: ["*:*"] }).code).toBe("INVALID_REQUEST");
   });
 
-  it("gives older clients the administrator's default, within every ceiling", () => {
+  it("gives older clients the administrator's default, within every maximum", () => {
     expect(plan(true, { ceiling: ["*.example.com"] })).toEqual({ allow: ["*.example.com:80,443"] });
     expect(plan(true, { ceiling: ["*:*"], usual: ["a.example"] })).toEqual({
       allow: ["a.example:80,443"],
@@ -136,18 +136,18 @@ describe("planNetwork", () => {
     expect(error.message).toContain("`network_allow` of this API key");
   });
 
-  it("refuses what is not a rule, and says what one looks like", () => {
+  it("refuses invalid rules, and shows an example", () => {
     const error = refusal({ allow: ["https://a.example/"] }, { ceiling: ["*:*"] });
     expect(error.code).toBe("INVALID_REQUEST");
     expect(error.message).toContain("*.example.com");
   });
 
-  it("refuses more rules than it can decide by quickly", () => {
+  it("refuses more rules than it can check quickly", () => {
     const allow = Array.from({ length: 513 }, (_, at) => `h${at}.example`);
     expect(refusal({ allow }, { ceiling: ["*"] }).code).toBe("INVALID_REQUEST");
   });
 
-  it("reads back what a session has", () => {
+  it("parses the stored rules of a session", () => {
     expect(rulesOf("none")).toEqual([]);
     const network = plan(
       { allow: ["a.example:5432", "10.0.0.0/8"] },

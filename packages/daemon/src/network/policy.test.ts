@@ -19,7 +19,7 @@ const to = (allowed: NetworkPolicy, destination: Destination): string =>
   outcome(allowed.decide(destination));
 
 describe("a network policy", () => {
-  it("allows nothing when it has no rules", () => {
+  it("allows nothing without rules", () => {
     expect(to(policy(), { name: "example.com", port: 443 })).toBe("not_allowed");
     expect(to(policy(), { address: "93.184.216.34", port: 443 })).toBe("not_allowed");
   });
@@ -36,7 +36,7 @@ describe("a network policy", () => {
     expect(to(web, { name: "xapi.example.com", port: 443 })).toBe("not_allowed");
   });
 
-  it("allows the names below a wildcard, and not the name itself", () => {
+  it("allows the names below a wildcard, but not the name itself", () => {
     const below = policy("*.example.org:443,8443");
     expect(to(below, { name: "a.example.org", port: 8443 })).toBe("allowed");
     expect(to(below, { name: "a.b.example.org", port: 443 })).toBe("allowed");
@@ -45,7 +45,7 @@ describe("a network policy", () => {
     expect(to(below, { name: "a.example.org", port: 80 })).toBe("port_not_allowed");
   });
 
-  it("takes different spellings of a name for the same name", () => {
+  it("treats different spellings of a name alike", () => {
     const both = policy("Example.COM", "bücher.example");
     for (const name of ["example.com", "EXAMPLE.com.", "ｅxample.com", "example。com"])
       expect([name, to(both, { name, port: 443 })]).toEqual([name, "allowed"]);
@@ -74,7 +74,7 @@ describe("a network policy", () => {
     "*.example.com",
     `${"a".repeat(64)}.example.com`,
     `${"a.".repeat(127)}com`,
-  ])("refuses the name %j, which is not a host name, even where everything is allowed", (name) => {
+  ])("refuses the name %j, which is not a host name, even if everything is allowed", (name) => {
     const full = new NetworkPolicy([PUBLIC_RULE, ...rules("127.0.0.0/8:*")], []);
     expect(to(full, { name, port: 443 })).toBe("invalid_destination");
   });
@@ -88,12 +88,12 @@ describe("a network policy", () => {
     "fe80::1%eth0",
     "::1%lo",
     "",
-  ])("refuses the address %j, which is not in its usual notation", (address) => {
+  ])("refuses the address %j, which is not in the usual notation", (address) => {
     const full = new NetworkPolicy([PUBLIC_RULE, ...rules("127.0.0.0/8:*", "[::/0]:*")], []);
     expect(to(full, { address, port: 443 })).toBe("invalid_destination");
   });
 
-  it("allows public addresses where everything public is allowed, and no others", () => {
+  it("allows only public addresses if everything public is allowed", () => {
     const full = new NetworkPolicy([PUBLIC_RULE], []);
     expect(to(full, { address: "93.184.216.34", port: 22 })).toBe("allowed");
     expect(to(full, { address: "2606:2800:220:1::1", port: 22 })).toBe("allowed");
@@ -135,7 +135,7 @@ describe("a network policy", () => {
       ]);
   });
 
-  it("allows a name at a private address that a rule names, on the ports of both rules", () => {
+  it("allows a name with a private address that a rule names, on the ports of both rules", () => {
     const db = policy("db.internal:5432,443", "10.1.2.0/24:5432");
     expect(to(db, { name: "db.internal", address: "10.1.2.3", port: 5432 })).toBe("allowed");
     expect(to(db, { name: "db.internal", address: "10.1.2.3", port: 443 })).toBe("private_address");
@@ -147,7 +147,7 @@ describe("a network policy", () => {
     expect(to(db, { address: "::ffff:10.1.2.3", port: 5432 })).toBe("allowed");
   });
 
-  it("does not take a network as large as the internet for the name of a private address", () => {
+  it("does not treat a network as large as the internet as naming a private address", () => {
     const wide = policy("0.0.0.0/0:*", "[::/0]:*", "a.example.com:*");
     expect(to(wide, { address: "93.184.216.34", port: 22 })).toBe("allowed");
     for (const address of [
@@ -164,7 +164,7 @@ describe("a network policy", () => {
     );
   });
 
-  it("never allows addresses that nothing can be connected to", () => {
+  it("never allows addresses that cannot be connected to", () => {
     const odd = policy("0.0.0.0:*", "224.0.0.1:*", "[::]:*", "[ff02::1]:*", "255.255.255.255:*");
     for (const address of ["0.0.0.0", "224.0.0.1", "::", "ff02::1", "255.255.255.255"])
       expect([address, to(odd, { address, port: 80 })]).toEqual([address, "not_allowed"]);
@@ -182,7 +182,7 @@ describe("a network policy", () => {
     expect(to(named, { address: "93.184.216.34", port: 8080 })).toBe("allowed");
   });
 
-  it("allows only what every ceiling allows too, and says whose ceiling it is", () => {
+  it("allows only what every maximum allows, and reports which one does not", () => {
     const limited = new NetworkPolicy(rules("*.example.com:*"), [
       { name: "the administrator's `network.allow`", rules: rules("*") },
       { name: "the API key's `network_allow`", rules: rules("a.example.com:443") },
@@ -195,7 +195,7 @@ describe("a network policy", () => {
     expect(JSON.stringify(port)).toContain("the administrator's `network.allow`");
   });
 
-  it("refuses a private address that the session names and a ceiling does not", () => {
+  it("refuses a private address that the session names and a maximum does not", () => {
     const limited = new NetworkPolicy(rules("a.example.com", "10.0.0.0/8"), [
       { name: "the administrator", rules: [PUBLIC_RULE] },
     ]);
@@ -205,7 +205,7 @@ describe("a network policy", () => {
     expect(to(limited, { address: "10.0.0.1", port: 443 })).toBe("above_ceiling");
   });
 
-  it("tells the ports on which a name may be reached", () => {
+  it("returns the ports on which a name can be reached", () => {
     const limited = new NetworkPolicy(rules("*.example.com:80-90,443", "a.example.com:8443"), [
       { name: "the administrator", rules: rules("*:85-8443") },
     ]);

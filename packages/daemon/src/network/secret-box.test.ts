@@ -5,14 +5,14 @@ import { SecretBox } from "./secret-box.ts";
 const box = new SecretBox(randomBytes(32));
 
 describe("SecretBox", () => {
-  it("opens what it sealed, and seals the same text differently each time", () => {
+  it("decrypts what it encrypted, and encrypts the same text differently each time", () => {
     const [one, other] = [box.seal("s3cr3t", "alice"), box.seal("s3cr3t", "alice")];
     expect(box.open(one, "alice")).toBe("s3cr3t");
     expect(one).not.toBe(other);
     expect(Buffer.from(one, "base64").toString("latin1")).not.toContain("s3cr3t");
   });
 
-  it("opens nothing with another key, in another context, or that was changed", () => {
+  it("decrypts nothing with another key, in another context, or after a change", () => {
     const sealed = box.seal("s3cr3t", "alice");
     expect(() => new SecretBox(randomBytes(32)).open(sealed, "alice")).toThrow();
     expect(() => box.open(sealed, "bob")).toThrow();
@@ -22,7 +22,7 @@ describe("SecretBox", () => {
     expect(() => box.open(sealed.slice(0, 16), "alice")).toThrow();
   });
 
-  it("gives fingerprints that need the key", () => {
+  it("computes fingerprints that need the key", () => {
     expect(box.fingerprint("a")).toBe(box.fingerprint("a"));
     expect(box.fingerprint("a")).not.toBe(box.fingerprint("b"));
     expect(new SecretBox(randomBytes(32)).fingerprint("a")).not.toBe(box.fingerprint("a"));

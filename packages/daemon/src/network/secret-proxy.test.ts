@@ -16,7 +16,7 @@ const SECRET = "Bearer s3cr3t-of-the-edge";
 /** Stands for the authorities of the internet. */
 let internet: SessionCa;
 let internetStored: Awaited<ReturnType<typeof SessionCa.make>>;
-/** That of the sandbox. */
+/** The authority of the sandbox. */
 let inside: SessionCa;
 const closing: (() => void)[] = [];
 
@@ -99,7 +99,7 @@ interface Answer {
   readonly body: Buffer;
 }
 
-/** As a program in the sandbox asks. */
+/** A request as a program in the sandbox sends it. */
 async function ask(site: Site, options: RequestOptions = {}, body?: Buffer): Promise<Answer> {
   return await new Promise((resolve, reject) => {
     const request = httpsRequest(
@@ -132,7 +132,7 @@ async function ask(site: Site, options: RequestOptions = {}, body?: Buffer): Pro
   });
 }
 
-/** Says exactly this and gives all that comes back. */
+/** Sends exactly this and returns the whole response. */
 async function say(site: Site, text: string): Promise<string> {
   return await new Promise((resolve, reject) => {
     const socket = connectTls({
@@ -151,14 +151,14 @@ async function say(site: Site, text: string): Promise<string> {
   });
 }
 
-describe("a host that gets a secret", () => {
-  it("gets it in the header, which the program need not know", async () => {
+describe("a host with a secret", () => {
+  it("receives it in the header, and the program does not know it", async () => {
     const site = await open();
     expect(await ask(site)).toMatchObject({ status: 200, body: Buffer.from("hello") });
     expect(site.seen[0]?.headers.authorization).toBe(SECRET);
   });
 
-  it("gets it in place of what the program sends under that name", async () => {
+  it("receives it instead of the program's header of that name", async () => {
     const site = await open({ secrets: [{ header: "x-api-key", value: "real" }] });
     await ask(site, { headers: { "X-API-Key": "forged", X_API_KEY: "forged", "X-Other": "kept" } });
     const [request] = site.seen;
@@ -167,14 +167,14 @@ describe("a host that gets a secret", () => {
     expect(request?.headers["x-other"]).toBe("kept");
   });
 
-  it("gets it although the program asks for its removal on the way", async () => {
+  it("receives it even if the program asks to remove the header on the way", async () => {
     const site = await open();
     await ask(site, { headers: { Connection: "authorization, keep-alive", TE: "trailers" } });
     expect(site.seen[0]?.headers.authorization).toBe(SECRET);
     expect(site.seen[0]?.headers.te).toBeUndefined();
   });
 
-  it("answers many requests of one connection", async () => {
+  it("responds to many requests on one connection", async () => {
     const site = await open();
     const request = `GET / HTTP/1.1\r\nHost: ${HOST}\r\n\r\n`;
     const last = `GET / HTTP/1.1\r\nHost: ${HOST}\r\nConnection: close\r\n\r\n`;
@@ -231,7 +231,7 @@ describe("a host that gets a secret", () => {
     expect(site.seen[0]?.headers.authorization).toBe(SECRET);
   });
 
-  it("redirects the program, which has no secret to take elsewhere", async () => {
+  it("redirects the program, which has no secret to send elsewhere", async () => {
     const site = await open({
       answer: (_request, response) => {
         response.writeHead(302, { Location: "https://evil.example.net/" }).end();
@@ -267,7 +267,7 @@ describe("a host that gets a secret", () => {
     ],
     ["a bare line feed", `GET / HTTP/1.1\nHost: ${HOST}\nX: a\n\n`, 400],
     ["CONNECT", `CONNECT evil.example.net:443 HTTP/1.1\r\nHost: ${HOST}\r\n\r\n`, 0],
-  ])("hears nothing of a request with %s", async (_fault, text, status) => {
+  ])("does not receive a request with %s", async (_fault, text, status) => {
     const site = await open();
     const answer = await say(site, text);
     if (status > 0) expect(answer).toMatch(new RegExp(`^HTTP/1\\.1 ${status}`));
@@ -275,7 +275,7 @@ describe("a host that gets a secret", () => {
     expect(site.seen).toEqual([]);
   });
 
-  it("gets nothing when its certificate is for another name", async () => {
+  it("receives nothing if its certificate is for another name", async () => {
     const site = await open({ certified: "other.example.com" });
     const answer = await ask(site);
     expect(answer.status).toBe(502);
@@ -283,7 +283,7 @@ describe("a host that gets a secret", () => {
     expect(site.seen).toEqual([]);
   });
 
-  it("gets nothing once the administrator has taken the secret away", async () => {
+  it("receives nothing once the administrator has removed the secret", async () => {
     const site = await open({ secrets: [{ header: "authorization", value: undefined }] });
     expect((await ask(site)).status).toBe(502);
     expect(site.seen).toEqual([]);

@@ -29,7 +29,7 @@ afterAll(() => {
   server.close();
 });
 
-/** The certificate that the server shows, when a program that trusts `ca` believes it. */
+/** The server's certificate if a program that trusts `ca` accepts it. */
 async function handshake(ca: SessionCa, servername: string): Promise<X509Certificate> {
   const { port } = server.address() as AddressInfo;
   const socket = connect({ host: "127.0.0.1", port, servername, ca: ca.certificate });
@@ -43,7 +43,7 @@ async function handshake(ca: SessionCa, servername: string): Promise<X509Certifi
   }
 }
 
-it("the sandbox that trusts the authority believes its certificate for the host", async () => {
+it("a sandbox that trusts the authority accepts its certificate for the host", async () => {
   const certificate = await handshake(own, "api.example.com");
   expect(certificate.subjectAltName).toBe("DNS:api.example.com");
   expect(certificate.ca).toBe(false);
@@ -55,13 +55,13 @@ it("a sandbox with another authority does not", async () => {
   });
 });
 
-it("the certificate of one host does not stand for another", async () => {
+it("the certificate of one host is not valid for another", async () => {
   await expect(handshake(own, "other.example.com")).rejects.toMatchObject({
     code: "ERR_TLS_CERT_ALTNAME_INVALID",
   });
 });
 
-it("the sandbox gets the certificate of the authority and never its key", () => {
+it("the sandbox gets the certificate of the authority but never its key", () => {
   expect(own.certificate).toContain("BEGIN CERTIFICATE");
   expect(own.certificate).not.toContain("PRIVATE KEY");
   expect(JSON.stringify(own)).not.toContain("PRIVATE KEY");

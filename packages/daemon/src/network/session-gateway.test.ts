@@ -1,4 +1,4 @@
-/** The gateway between a program, which a plain stream plays, and real servers on loopback. */
+/** The gateway between a program, played by a plain stream, and real servers on loopback. */
 import { createServer } from "node:net";
 import type { AddressInfo, Server, Socket } from "node:net";
 import { Duplex } from "node:stream";
@@ -24,7 +24,7 @@ async function serve(onSocket: (socket: Socket) => void): Promise<number> {
   return (server.address() as AddressInfo).port;
 }
 
-/** What a program has of its connection. */
+/** What a program receives on its connection. */
 class Program extends Duplex implements SandboxConnection {
   readonly failure = Promise.withResolvers<{ code: SandboxRefusalCode; message: string }>();
   readonly accepted = Promise.withResolvers<void>();
@@ -81,7 +81,7 @@ interface Setup {
   readonly connect: (destination: Partial<SandboxDestination> & { port: number }) => Program;
 }
 
-/** A session that may reach `a.test` and 127.0.0.1, where `a.test` resolves to. */
+/** A session that can reach `a.test` and 127.0.0.1, to which `a.test` resolves. */
 function setup(
   options: {
     readonly addresses?: () => readonly string[];
@@ -142,7 +142,7 @@ function setup(
 }
 
 describe("names", () => {
-  it("get the ports of the policy, and the gateway asks no name server for any of them", () => {
+  it("return the ports of the policy, without a query to a name server", () => {
     const { gateway, resolved, refusedNames } = setup();
     expect(gateway.resolve("A.Test.")).toEqual([80, 81]);
     expect(gateway.resolve("aGVsbG8.evil.test")).toBeUndefined();
@@ -153,7 +153,7 @@ describe("names", () => {
 });
 
 describe("a connection", () => {
-  it("carries bytes both ways, half-closes, and is told of with what it moved", async () => {
+  it("transfers bytes both ways, half-closes, and is recorded with its size", async () => {
     const port = await serve((socket) => {
       void text(socket).then((said) => socket.end(`heard ${said}`));
     });
@@ -173,7 +173,7 @@ describe("a connection", () => {
     expect(moved).toEqual({ sent: 5, received: 11 });
   });
 
-  it("that the policy refuses never resolves a name", async () => {
+  it("that the policy refuses does not resolve a name", async () => {
     const { connect, resolved, ends } = setup();
     const failure = await connect({ host: "b.test", port: 443 }).failure.promise;
     expect(failure.code).toBe("denied");
@@ -182,7 +182,7 @@ describe("a connection", () => {
   });
 
   it.each(["2130706433", "0177.0.0.1", "0x7f.0.0.1", "127.1", "1"])(
-    "to %s, an address in disguise, is refused and nothing is asked",
+    "to %s, an address in disguise, is refused without a query",
     async (host) => {
       const { connect, resolved } = setup({ allowsAddress: () => true });
       expect((await connect({ host, port: 80 }).failure.promise).code).toBe("denied");
@@ -190,14 +190,14 @@ describe("a connection", () => {
     },
   );
 
-  it("to a name that resolves to an address that is not allowed is refused", async () => {
+  it("to a name that resolves to a forbidden address is refused", async () => {
     const { connect } = setup({ addresses: () => ["169.254.169.254", "::ffff:127.0.0.1"] });
     const { code, message } = await connect({ port: 80 }).failure.promise;
     expect(code).toBe("denied");
     expect(message).toContain("169.254.169.254");
   });
 
-  it("resolves a name once and connects to what was checked, whatever the name says later", async () => {
+  it("resolves a name once and connects to the checked address, even if the name changes", async () => {
     const port = await serve((socket) => socket.end("right"));
     const answers = [["127.0.0.1"], ["10.0.0.1"]];
     const { connect, resolved } = setup({ addresses: () => answers.shift() ?? [] });
@@ -208,7 +208,7 @@ describe("a connection", () => {
     expect((await connect({ port }).failure.promise).code).toBe("denied");
   });
 
-  it("tries the next address when one does not answer", async () => {
+  it("tries the next address if one does not respond", async () => {
     const port = await serve((socket) => socket.end("second"));
     const { connect, ends } = setup({
       addresses: () => ["127.0.0.2", "127.0.0.1"],
@@ -220,13 +220,13 @@ describe("a connection", () => {
     await expect.poll(() => ends[0]?.[0].address).toBe("127.0.0.1");
   });
 
-  it("to a closed port says so", async () => {
+  it("to a closed port reports this", async () => {
     const port = await serve(() => undefined);
     await new Promise((done) => servers.pop()?.close(done));
     expect((await setup().connect({ port }).failure.promise).code).toBe("refused");
   });
 
-  it("to a name without an address says so", async () => {
+  it("to a name without an address reports this", async () => {
     const { connect } = setup({ addresses: () => [] });
     expect((await connect({ port: 80 }).failure.promise).code).toBe("unresolved");
   });
@@ -242,7 +242,7 @@ describe("a connection", () => {
     await expect.poll(() => ends).toMatchObject([[{}, { kind: "failed" }]]);
   });
 
-  it("that the program breaks is reset for the server", async () => {
+  it("that the program resets is reset for the server", async () => {
     const broken = Promise.withResolvers<Error>();
     const port = await serve((socket) => {
       socket.once("error", broken.resolve);
@@ -254,7 +254,7 @@ describe("a connection", () => {
     expect(await broken.promise).toMatchObject({ code: "ECONNRESET" });
   });
 
-  it("holds back a server that the program does not keep up with", async () => {
+  it("slows down a server if the program does not keep up", async () => {
     let written = 0;
     const port = await serve((socket) => {
       const push = (): void => {
@@ -269,7 +269,7 @@ describe("a connection", () => {
     const { connect, moved } = setup();
     const program = connect({ port });
     await program.accepted.promise;
-    // What buffers and the kernel hold, and not more.
+    // At most what buffers and the kernel hold.
     await expect.poll(() => moved.received).toBeGreaterThan(0);
     let before;
     do {
@@ -280,7 +280,7 @@ describe("a connection", () => {
     program.destroy();
   });
 
-  it("is cut when the policy does not allow it any more, and others are not", async () => {
+  it("is closed when the policy no longer allows it, and others are not", async () => {
     const port = await serve((socket) => socket.resume());
     const state = setup();
     const program = state.connect({ port });
@@ -295,7 +295,7 @@ describe("a connection", () => {
 });
 
 describe("limits", () => {
-  it("refuse a connection, and get each place back once", async () => {
+  it("refuse a connection, and release each place once", async () => {
     let open = 0;
     const port = await serve((socket) => socket.end());
     const { connect } = setup({
@@ -317,7 +317,7 @@ describe("limits", () => {
     expect(open).toBe(0);
   });
 
-  it("make bytes wait, lose none of them, and cut what exceeds them", async () => {
+  it("delay bytes, lose none, and close connections that exceed the total", async () => {
     const port = await serve((socket) => void socket.pipe(socket));
     let taken = 0;
     const { connect } = setup({
@@ -341,13 +341,13 @@ describe("limits", () => {
 });
 
 describe("a destination", () => {
-  it("that is taken away while it is dialled is not reached", async () => {
+  it("that is forbidden during the connection attempt is not reached", async () => {
     const heard: string[] = [];
     const port = await serve((socket) => {
       socket.on("data", (chunk) => heard.push(String(chunk)));
     });
     let asked = 0;
-    // Allowed when it was resolved, and not any more when the connection is there.
+    // Allowed when it was resolved, but no longer when the connection is established.
     const { connect, ends } = setup({ allowsAddress: () => ++asked === 1 });
     const program = connect({ port });
     program.inside.write("too late");
@@ -394,24 +394,21 @@ describe("an interceptor", () => {
     },
   );
 
-  it.each([false, true])(
-    "does not keep a server that speaks first from being heard",
-    async (mayTerminate) => {
-      const port = await serve((socket) => {
-        socket.write("220 ready\n");
-        socket.once("data", () => socket.end("bye"));
-      });
-      const { connect } = inspecting(() => ({ kind: "pass" }), mayTerminate);
-      const program = connect({ port });
-      const greeting = await new Promise((resolve) => program.inside.once("data", resolve));
-      expect(String(greeting)).toBe("220 ready\n");
-      program.inside.end("quit");
-      expect(await text(program.inside)).toBe("bye");
-    },
-  );
+  it.each([false, true])("does not block a server that speaks first", async (mayTerminate) => {
+    const port = await serve((socket) => {
+      socket.write("220 ready\n");
+      socket.once("data", () => socket.end("bye"));
+    });
+    const { connect } = inspecting(() => ({ kind: "pass" }), mayTerminate);
+    const program = connect({ port });
+    const greeting = await new Promise((resolve) => program.inside.once("data", resolve));
+    expect(String(greeting)).toBe("220 ready\n");
+    program.inside.end("quit");
+    expect(await text(program.inside)).toBe("bye");
+  });
 
   it.each([false, true])(
-    "lets the server know of a program that ends without a word",
+    "informs the server when a program ends without sending",
     async (mayTerminate) => {
       const heard = Promise.withResolvers<string>();
       const port = await serve((socket) => {
@@ -430,7 +427,7 @@ describe("an interceptor", () => {
     },
   );
 
-  it("refuses a connection before the server hears a byte", async () => {
+  it("refuses a connection before the server receives a byte", async () => {
     const heard: string[] = [];
     const port = await serve((socket) => {
       socket.on("data", (chunk) => heard.push(String(chunk)));
@@ -445,7 +442,7 @@ describe("an interceptor", () => {
     expect(heard).toEqual([]);
   });
 
-  it("that never makes up its mind refuses", async () => {
+  it("that never decides refuses", async () => {
     const port = await serve(() => undefined);
     const { connect } = inspecting(() => ({ kind: "more" }));
     const ended = connect({ port });
@@ -456,7 +453,7 @@ describe("an interceptor", () => {
     expect((await long.failure.promise).code).toBe("denied");
   });
 
-  it("that would speak where it said that it never does gets the connection cut", async () => {
+  it("that sends after it said that it would not gets the connection closed", async () => {
     const port = await serve((socket) => void socket.resume());
     const { connect, ends } = inspecting(() => ({
       kind: "terminate",
@@ -468,7 +465,7 @@ describe("an interceptor", () => {
     await expect.poll(() => ends).toMatchObject([[{}, { kind: "refused" }]]);
   });
 
-  it("can speak with the program itself", async () => {
+  it("can talk to the program itself", async () => {
     const port = await serve((socket) => {
       void text(socket).then((said) => socket.end(said.toUpperCase()));
     });

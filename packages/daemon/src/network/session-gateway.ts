@@ -48,7 +48,7 @@ export class SessionGateway implements NetworkHandler {
   /**
    * SECURITY: answers from the policy alone. The gateway asks no name server about a name that is
    * not allowed, so that names carry no data out (DNS tunnelling), nor about an allowed name before a
-   * program connects. Guarded by "asks no name server" in session-gateway.test.ts.
+   * program connects. Guarded by "without a query to a name server" in session-gateway.test.ts.
    */
   resolve(host: string): readonly number[] | undefined {
     const name = normalName(host);
@@ -90,7 +90,7 @@ export class SessionGateway implements NetworkHandler {
       const reads = mayTerminate ? undefined : new SharedReads();
       const server = await this.#reach(connection, gone.signal, reads);
       // SECURITY: dialling takes time, and a policy that changed meanwhile cut only what was open.
-      // Guarded by "taken away while it is dialled" in session-gateway.test.ts.
+      // Guarded by "forbidden during the connection attempt" in session-gateway.test.ts.
       const verdict = this.#egress.policy().decide(destinationOf(connection));
       if (client.destroyed || !verdict.allowed) {
         server.resetAndDestroy();

@@ -1,4 +1,4 @@
-/** What a session's network keeps when the daemon does not. */
+/** What a session's network keeps when the daemon restarts. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -19,7 +19,7 @@ afterAll(async () => {
 const SESSION = { id: "s1", owner: "alice", network: { allow: ["a.test:443"] } } as const;
 const CONNECTION = { target: { name: "a.test", port: 443 }, via: "transparent" } as const;
 
-/** As each start of a daemon makes it. */
+/** As each start of a daemon creates it. */
 function networks(): SessionNetworks {
   const rules = resolveRules(["a.test"], new Map());
   const silent = (): void => undefined;
@@ -43,7 +43,7 @@ function networks(): SessionNetworks {
   });
 }
 
-test("a restart of the daemon gives a session no new bytes, and neither does a lost channel", async () => {
+test("neither a restart of the daemon nor a lost channel resets a session's byte count", async () => {
   const channel = {
     openNetwork: () => Promise.resolve({ mode: "proxy" as const, close: () => undefined }),
   };

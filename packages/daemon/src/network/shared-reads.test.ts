@@ -46,7 +46,7 @@ async function download(port: number, to: Duplex): Promise<void> {
   socket.destroy();
 }
 
-test("all bytes arrive as they were, though the reader is slower than the server", async () => {
+test("all bytes arrive unchanged, even if the reader is slower than the server", async () => {
   const content = Buffer.from(Array.from({ length: 3_000_000 }, (_, index) => index % 251));
   const port = await serve(content);
   const heard: Buffer[] = [];
@@ -60,7 +60,7 @@ test("all bytes arrive as they were, though the reader is slower than the server
 
 test.each([
   ["broken", new Error("broken")],
-  // As a stream that counts what it has buffered as written.
+  // Like a stream that counts buffered data as written.
   ["hasty", undefined],
 ])("the memory of a connection that is %s is never used for another one", async (_, failure) => {
   const first = await serve(Buffer.alloc(300_000, "a"));
@@ -79,7 +79,7 @@ test.each([
   expect(kept.every((chunk) => chunk.every((byte) => byte === 97))).toBe(true);
 });
 
-/** A stream that says truly when it has let go of what was written: what it holds until then is checked. */
+/** A stream that reports truthfully when it has released written data; what it holds until then is checked. */
 function honest(
   expected: number,
   delayMs: number,
@@ -87,7 +87,7 @@ function honest(
 ): [Duplex, Set<ArrayBufferLike>] {
   const memories = new Set<ArrayBufferLike>();
   const stream = sink((chunk, done) => {
-    // Few bytes share memory that is Node's own.
+    // Small reads share memory that belongs to Node.
     if (chunk.byteLength >= 4096) memories.add(chunk.buffer);
     setTimeout(() => {
       const isWhole = chunk.every((byte) => byte === expected);
@@ -97,7 +97,7 @@ function honest(
   return [Object.assign(stream, { letsGoOfMemory: true }), memories];
 }
 
-test("the memory of a connection is used again, and never while it is held", async () => {
+test("the memory of a connection is reused, but never while it is held", async () => {
   const sizes = [6_000_000, 3_000_000, 1_500_000];
   const streams = sizes.map((_, index) => honest(65 + index, index));
   await Promise.all(
@@ -113,7 +113,7 @@ test("the memory of a connection is used again, and never while it is held", asy
   expect(memories?.size).toBeLessThan(16);
 });
 
-test("the memory of a connection that failed is not used again, however honest it was", async () => {
+test("the memory of a failed connection is not reused, even if the stream was truthful", async () => {
   const [broken, held] = honest(97, 0, new Error("broken"));
   await download(await serve(Buffer.alloc(300_000, "a")), broken);
   expect(held.size).toBeGreaterThan(0);

@@ -1,4 +1,4 @@
-/** A sandbox may lie about its network, so these tests play sandboxes with all kinds of answers. */
+/** A sandbox can lie about its network, so these tests play sandboxes with all kinds of answers. */
 import type { PortConnection } from "../ports/channel.ts";
 import { expect, test } from "vitest";
 import { nameQuestion } from "./name-question.ts";
@@ -12,7 +12,7 @@ function policy(...rules: readonly string[]): NetworkPolicy {
   return new NetworkPolicy(resolveRules(rules, new Map()), []);
 }
 
-/** A sandbox whose proxy and name server answer like that, byte by byte; undefined: nobody listens. */
+/** A sandbox whose proxy and name server answer with these bytes; undefined: nothing listens. */
 function sandbox(answers: {
   readonly proxy: (request: string) => Answer;
   readonly names: (question: Buffer) => Answer;
@@ -49,7 +49,7 @@ function answerOf(question: Buffer, known: readonly string[] = NAMES): Buffer {
 const REFUSES = (): Answer => "HTTP/1.1 403 Forbidden\r\n\r\n";
 const TELLS = (question: Buffer): Answer => answerOf(question);
 
-test("rules hold where what is forbidden is refused, and the report says what was tried", async () => {
+test("rules are enforced if forbidden destinations are refused, and the report names them", async () => {
   const fact = await tryDestinations(sandbox({ proxy: REFUSES, names: TELLS }), policy("a.test"));
   expect(fact).toEqual({
     name: "network_rules",
@@ -78,12 +78,12 @@ test.each<[string, Parameters<typeof sandbox>[0]]>([
     "a name server that knows every name",
     { proxy: REFUSES, names: (question) => answerOf(question, ["forbidden.invalid"]) },
   ],
-])("rules do not hold with %s", async (_, answers) => {
+])("rules are not enforced with %s", async (_, answers) => {
   const fact = await tryDestinations(sandbox(answers), policy("a.test"));
   expect(fact.enforced).toBe(false);
 });
 
-test("without a name server inside, an allowed name is not tried, for that would connect to it", async () => {
+test("without a name server inside, an allowed name is not tried, because that would connect to it", async () => {
   const asked: string[] = [];
   const proxy = (request: string): Answer => {
     asked.push(request.split("\r\n")[0] ?? "");
@@ -99,7 +99,7 @@ test("without a name server inside, an allowed name is not tried, for that would
   ]);
 });
 
-test("what the rules allow is not tried as forbidden", async () => {
+test("destinations that the rules allow are not tried as forbidden", async () => {
   const rules = policy("*", "169.254.169.254:80", "127.0.0.1:*");
   const fact = await tryDestinations(sandbox({ proxy: REFUSES, names: TELLS }), rules);
   expect(fact.measured).not.toContain("169.254");

@@ -9,7 +9,7 @@ import type { SessionView } from "./services/session-service.ts";
 import type { Sessions } from "./sessions.ts";
 
 const ALICE = { owner: "alice" } as Caller;
-/** Of an image that is committed. */
+/** The configuration of the committed image. */
 const origin = { sessionId: "ses_1", check: expect.any(Function) as unknown };
 const SESSION = {
   id: "ses_1",
@@ -24,7 +24,7 @@ interface Setup {
   readonly session?: Partial<SessionView>;
   readonly body?: () => AsyncIterable<Uint8Array>;
   readonly image?: Partial<ImageInfo>;
-  /** Another daemon takes the session over while it is packed. */
+  /** Another daemon takes over the session while it is packed. */
   readonly isLost?: boolean;
 }
 
@@ -81,27 +81,27 @@ function options(taken: { bytes: number } = { bytes: 0 }): CommitOptions {
 }
 
 describe("commit()", () => {
-  it("imports the session's root with the variables of its image, and lets the session go", async () => {
+  it("imports the session's root with the variables of its image, and releases the session", async () => {
     const { commits, imports, entered } = setup();
     expect(await commits.commit(ALICE, "ses_1", options())).toEqual({ reference: "new:1" });
     expect(imports).toEqual([["new:1", "/scratch/archive", undefined, { PATH: "/opt" }, origin]]);
     expect(entered()).toBe(0);
   });
 
-  it("moves no name once another daemon serves the session", async () => {
+  it("moves no name after another daemon has taken over the session", async () => {
     const { commits, imports } = setup({ isLost: true });
     const refused = commits.commit(ALICE, "ses_1", options());
     await expect(refused).rejects.toMatchObject({ details: { reason: "moved" } });
     expect(imports).toEqual([]);
   });
 
-  it("takes no variables from an image that only has the same name now", async () => {
+  it("uses no variables of an image that only has the same name now", async () => {
     const { commits, imports } = setup({ image: { digest: "sha256:2" } });
     await commits.commit(ALICE, "ses_1", options());
     expect(imports).toEqual([["new:1", "/scratch/archive", undefined, {}, origin]]);
   });
 
-  it("leaves out what is mounted, also workspaces whose paths look like patterns", async () => {
+  it("leaves out mounts, including workspaces whose paths look like patterns", async () => {
     const workspaces = [{ id: "w", path: "/mnt/[a]*", readOnly: false }];
     const { commits, excluded } = setup({ session: { workspaces } });
     await commits.commit(ALICE, "ses_1", options());
@@ -120,13 +120,13 @@ describe("commit()", () => {
     },
   );
 
-  it("knows no session of another owner", async () => {
+  it("does not find a session of another owner", async () => {
     const { commits } = setup();
     const refused = commits.commit({ owner: "eve" } as Caller, "ses_1", options());
     await expect(refused).rejects.toMatchObject({ code: "SESSION_NOT_FOUND" });
   });
 
-  it("cuts an archive without an end off at the quota, imports nothing and frees the turn", async () => {
+  it("stops an endless archive at the quota, imports nothing and releases the turn", async () => {
     const { commits, imports, entered } = setup({ body: () => bytes(Infinity) });
     const taken = { bytes: 0 };
     const refused = commits.commit(ALICE, "ses_1", options(taken));

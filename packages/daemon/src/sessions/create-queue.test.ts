@@ -2,7 +2,7 @@ import { setImmediate as turnOfLoop } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { CreateQueue } from "./create-queue.ts";
 
-/** Starts works that end when told to, and notes the order in which they began. */
+/** Starts work that ends when told to, and records the order in which it started. */
 function workshop(queue: CreateQueue): {
   readonly begun: string[];
   readonly add: (owner: string, name: string, signal?: AbortSignal) => Promise<void>;
@@ -27,7 +27,7 @@ function workshop(queue: CreateQueue): {
 }
 
 describe("CreateQueue", () => {
-  test("works on no more at once than it may, in order", async () => {
+  test("runs at most the allowed number at once, in order", async () => {
     const { begun, add, finish } = workshop(new CreateQueue(2));
     const all = ["1", "2", "3", "4"].map((name) => add("a", name));
     expect(begun).toEqual(["1", "2"]);
@@ -58,7 +58,7 @@ describe("CreateQueue", () => {
     await Promise.all([...burst, ...single]);
   });
 
-  test("refills the pool only when no request waits", async () => {
+  test("refills the pool only if no request waits", async () => {
     const { begun, add, refill, finish } = workshop(new CreateQueue(1));
     const all = [add("a", "1"), refill("pool"), add("a", "2"), add("b", "3")];
     for (const name of ["1", "2", "3", "pool"]) await finish(name);
@@ -66,7 +66,7 @@ describe("CreateQueue", () => {
     await Promise.all(all);
   });
 
-  test("forgets who gives up, and goes on after a failure", async () => {
+  test("skips callers that gave up, and continues after a failure", async () => {
     const queue = new CreateQueue(1);
     const { begun, add, finish } = workshop(queue);
     const first = add("a", "1");

@@ -16,7 +16,7 @@ afterEach(async () => {
   await fixture[Symbol.asyncDispose]();
 });
 
-/** A sandbox that does as it likes with the first command that it is asked for. */
+/** A hostile sandbox: it mistreats the first command that it gets. */
 async function captured(answer: (stream: ExecStream) => Promise<ExecStream>): Promise<void> {
   let isFirst = true;
   const wrap = (backend: Backend): Backend =>
@@ -48,7 +48,7 @@ async function expectGivenUp(): Promise<void> {
   expect(await next.wait()).toMatchObject({ exitCode: 0 });
 }
 
-/** A stream whose end never comes, with this output. */
+/** A stream that never ends, with this output. */
 function endless(stream: ExecStream, output: () => AsyncGenerator<OutputChunk>): ExecStream {
   const left = Promise.withResolvers<never>();
   const ended = Promise.withResolvers<Awaited<ExecStream["ended"]>>();
@@ -92,7 +92,7 @@ describe("the deadline of a command", () => {
   beforeEach(() => void vi.useFakeTimers());
   afterEach(() => void vi.useRealTimers());
 
-  it("stands still while the command waits for the daemon or is frozen", async () => {
+  it("is suspended while the command waits for the daemon or is frozen", async () => {
     let isHeldUp = true;
     const passed = vi.fn<() => void>();
     using deadlines = new DisposableStack();
@@ -107,7 +107,7 @@ describe("the deadline of a command", () => {
     expect(passed).toHaveBeenCalledOnce();
   });
 
-  it("is passed by more late output than a sandbox can hold", async () => {
+  it("is exceeded by more late output than a sandbox can hold", async () => {
     const passed = vi.fn<() => void>();
     using deadlines = new DisposableStack();
     const deadline = new ExecDeadline(1_000, () => false, passed);
@@ -121,23 +121,23 @@ describe("the deadline of a command", () => {
   });
 });
 
-describe("a sandbox that answers but owes a command's end", () => {
-  it("by never starting it loses the command, and the shell is free", async () => {
+describe("a sandbox that responds but withholds a command's end", () => {
+  it("by never starting it loses the command, and the shell is available again", async () => {
     await captured(() => new Promise(() => undefined));
     await expectGivenUp();
   });
 
-  it("in silence loses the command, and the shell is free", async () => {
+  it("by staying silent loses the command, and the shell is available again", async () => {
     await captured((stream) => Promise.resolve(endless(stream, silence)));
     await expectGivenUp();
   });
 
-  it("printing a little for ever loses the command, and the shell is free", async () => {
+  it("by printing a little forever loses the command, and the shell is available again", async () => {
     await captured((stream) => Promise.resolve(endless(stream, () => print(1, 5))));
     await expectGivenUp();
   });
 
-  it("flooding for ever loses the command, and the shell is free", async () => {
+  it("by flooding forever loses the command, and the shell is available again", async () => {
     await captured((stream) => Promise.resolve(endless(stream, () => print(1_048_576, 0))));
     await expectGivenUp();
   });

@@ -31,7 +31,7 @@ afterEach(async () => {
 });
 
 describe("the store", () => {
-  it("is not asked again by a handle, whatever is done with it", async () => {
+  it("is not queried again by a handle, whatever it is used for", async () => {
     const { execs } = http.core.core;
     const inserted = vi.spyOn(http.core.store, "insertExec");
     const command = { kind: "shell", text: "echo one" } as const;

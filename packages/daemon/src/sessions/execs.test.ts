@@ -46,7 +46,7 @@ describe("start()", () => {
     expect((await fixture.core.sessions.get(ALICE, id)).cwd).toBe("/tmp");
   });
 
-  it("starts the next command of a shell before the store has the end of the last one", async () => {
+  it("starts the next command of a shell before the store has the end of the previous one", async () => {
     const { execs } = fixture.core;
     const stored = Promise.withResolvers<void>();
     const { store } = fixture;
@@ -67,7 +67,7 @@ describe("start()", () => {
     expect(await store.getExec(id, first.id)).toMatchObject({ status: "done" });
   });
 
-  it("has the end of a command in the store before its session has ended", async () => {
+  it("stores the end of a command before its session ends", async () => {
     const { execs, sessions } = fixture.core;
     const { store } = fixture;
     const update = store.updateExec.bind(store);
@@ -82,7 +82,7 @@ describe("start()", () => {
     await exec.wait();
     const destroyed = sessions.destroy(ALICE, id);
     await expect.poll(() => fixture.machine.sandboxes.size).toBe(0);
-    // Time enough to end the session without the command's end.
+    // Enough time to end the session without the command's end.
     await sleep(50);
     stored.resolve();
     await destroyed;
@@ -90,7 +90,7 @@ describe("start()", () => {
     expect(await store.getExec(id, exec.id)).toMatchObject({ endReason: "exited" });
   });
 
-  it("runs processes beside a busy shell", async () => {
+  it("runs processes in parallel with a busy shell", async () => {
     const { execs } = fixture.core;
     const busy = await execs.start(ALICE, id, { command: shell("sleep 100") });
     const beside = await execs.start(ALICE, id, {
@@ -118,7 +118,7 @@ describe("start()", () => {
     ).rejects.toThrow(code("CONFLICT"));
   });
 
-  it("answers a repeated request with its command also when the quota is used up", async () => {
+  it("returns the command of a repeated request even if the quota is used up", async () => {
     const { execs } = fixture.core;
     const caller = { ...ALICE, maxRunningExecs: 1 };
     const options = { command: shell("sleep 100"), idempotencyKey: "k" };
@@ -126,7 +126,7 @@ describe("start()", () => {
     expect((await execs.start(caller, id, options)).id).toBe(first.id);
   });
 
-  it("answers a repeated request with its command also when the disk is full", async () => {
+  it("returns the command of a repeated request even if the disk is full", async () => {
     const { execs } = fixture.core;
     const { store } = fixture;
     const options = { command: shell("true"), idempotencyKey: "k" };
@@ -151,7 +151,7 @@ describe("start()", () => {
     expect((await sessions.get(ALICE, id)).status).toBe("running");
   });
 
-  it("lets no number of requests at once get past the quota", async () => {
+  it("enforces the quota for concurrent requests", async () => {
     const caller = { ...ALICE, maxRunningExecs: 2 };
     const tries = await Promise.allSettled(
       Array.from({ length: 5 }, () =>
@@ -164,7 +164,7 @@ describe("start()", () => {
     expect(tries[4]).toMatchObject({ reason: { code: "QUOTA_EXCEEDED" } });
   });
 
-  it("has room for the next command when one has ended whose end is not stored yet", async () => {
+  it("frees the quota when a command has ended, before its end is stored", async () => {
     const { execs } = fixture.core;
     const { store } = fixture;
     const caller = { ...ALICE, maxRunningExecs: 1 };
@@ -189,7 +189,7 @@ describe("start()", () => {
     expect((await fixture.core.execs.list(ALICE, id, {})).rows).toEqual([]);
   });
 
-  it("gives a command its input", async () => {
+  it("passes input to a command", async () => {
     const { execs } = fixture.core;
     const command = { kind: "process", argv: ["cat"] } as const;
     const exec = await execs.start(ALICE, id, { command, stdin: Buffer.from("all of it") });
@@ -197,7 +197,7 @@ describe("start()", () => {
     expect(Buffer.from((await exec.collect()).output).toString()).toBe("all of it");
   });
 
-  it("says why the sandbox refused a command, to clients that wait for it", async () => {
+  it("returns the sandbox's reason for a refused command to clients that wait for it", async () => {
     let refuse = true;
     const exec: Channel["exec"] = (...args) =>
       refuse
@@ -223,7 +223,7 @@ describe("start()", () => {
     expect(await fixture.run(id, "echo next")).toMatchObject({ output: "next\n" });
   });
 
-  it("lowers a timeout to the longest allowed, and says so", async () => {
+  it("lowers a timeout to the maximum, and says so", async () => {
     await fixture[Symbol.asyncDispose]();
     fixture = await CoreFixture.start({ settings: { maxExecTimeoutMs: 50 } });
     id = (await fixture.core.sessions.create(ALICE, {})).session.id;
@@ -240,7 +240,7 @@ describe("start()", () => {
     }
   });
 
-  it("gives a terminal no timeout unless one is asked for", async () => {
+  it("gives a terminal no timeout unless it is requested", async () => {
     const command = { kind: "process", argv: ["cat"], pty: { rows: 24, cols: 80 } } as const;
     const { execs } = fixture.core;
     const open = await execs.start(ALICE, id, { command, stdin: "open" });
@@ -250,7 +250,7 @@ describe("start()", () => {
   });
 
   it.each([10, 12, 18, 28, 64])(
-    "leaves a waiting command in the line when no process can get signal %i",
+    "keeps a waiting command in the queue if no process can get signal %i",
     async (signal) => {
       const { execs } = fixture.core;
       const busy = await execs.start(ALICE, id, { command: shell("sleep 100") });
@@ -262,7 +262,7 @@ describe("start()", () => {
     },
   );
 
-  it("takes a waiting command out of the line when it is signalled", async () => {
+  it("removes a waiting command from the queue when it is signalled", async () => {
     const { execs } = fixture.core;
     const busy = await execs.start(ALICE, id, { command: shell("sleep 100") });
     const waiting = await execs.start(ALICE, id, { command: shell("echo never") });
@@ -276,7 +276,7 @@ describe("start()", () => {
 });
 
 describe("a command's handle", () => {
-  it("answers without asking the backend whether it can be reached", async () => {
+  it("responds without checking whether the backend is reachable", async () => {
     let asked = 0;
     await fixture[Symbol.asyncDispose]();
     fixture = await CoreFixture.start({
@@ -299,7 +299,7 @@ describe("a command's handle", () => {
     expect(asked).toBe(0);
   });
 
-  it("goes on telling what the command printed when its session has ended", async () => {
+  it("still returns the command's output after its session has ended", async () => {
     const { execs, sessions } = fixture.core;
     const exec = await execs.start(ALICE, id, { command: shell("echo kept") });
     await exec.wait();
@@ -311,7 +311,7 @@ describe("a command's handle", () => {
     await expect(exec.writeStdin(Buffer.from("x"))).rejects.toThrow(code("SESSION_NOT_FOUND"));
   });
 
-  it("of a repeated request is the one of the command that runs", async () => {
+  it("of a repeated request is that of the running command", async () => {
     const { execs } = fixture.core;
     const options = { command: shell("cat"), stdin: "open", idempotencyKey: "twice" } as const;
     const first = await execs.start(ALICE, id, options);
@@ -327,7 +327,7 @@ describe("a command's handle", () => {
 describe("shells", () => {
   const inShell = (name: string, text: string) => ({ kind: "shell", text, shell: name }) as const;
 
-  it("of different names run side by side and remember apart; commands of one wait for each other", async () => {
+  it("with different names run in parallel with separate state; commands of one wait for each other", async () => {
     const { execs, sessions, shells } = fixture.core;
     const start = (name: string, text: string) =>
       execs.start(ALICE, id, { command: inShell(name, text) });
@@ -350,7 +350,7 @@ describe("shells", () => {
       cwd: "/tmp",
       shell: "build",
     });
-    // Where the session is, is where its default shell is.
+    // The session's directory is that of its default shell.
     expect((await sessions.get(ALICE, id)).cwd).toBe("/workspace");
   });
 
@@ -370,7 +370,7 @@ describe("shells", () => {
     await execs.start(ALICE, id, options("true"));
   });
 
-  it("keep their queues apart through a restart", async () => {
+  it("keep separate queues through a restart", async () => {
     const { execs } = fixture.core;
     const command = { ...inShell("build", "cat"), kind: "shell" } as const;
     const busy = await execs.start(ALICE, id, { command, stdin: "open" });
@@ -388,7 +388,7 @@ describe("shells", () => {
 });
 
 describe("cancel()", () => {
-  it("takes a waiting command out of the line, and leaves an ended one alone", async () => {
+  it("removes a waiting command from the queue, and does not affect an ended one", async () => {
     const { execs } = fixture.core;
     const busy = await execs.start(ALICE, id, { command: shell("sleep 100") });
     const waiting = await execs.start(ALICE, id, { command: shell("echo never") });
@@ -430,7 +430,7 @@ describe("output", () => {
     expect(Buffer.from(output).toString()).toBe("first second");
   });
 
-  it("is followed as it comes, to the end", async () => {
+  it("can be followed live, until the end", async () => {
     const { execs } = fixture.core;
     const command = { kind: "process", argv: ["cat"] } as const;
     const exec = await execs.start(ALICE, id, { command, stdin: "open" });
@@ -447,7 +447,7 @@ describe("output", () => {
     expect(seen).toEqual(["one", "two"]);
   });
 
-  it("of a flood keeps head and tail for the answer and tells what was dropped", async () => {
+  it("of a flood keeps its beginning and end for the response and reports what was dropped", async () => {
     const { execs, sessions } = fixture.core;
     using visit = await sessions.enter(ALICE, id);
     await visit.channel.writeFile("big", Buffer.alloc(6 * 1024 * 1024, "x"));
@@ -476,7 +476,7 @@ describe("output", () => {
   });
 
   it.each(["the end of its session", "a stop of the daemon"])(
-    "of a flood that waits for a follower who reads no more does not hold up %s",
+    "of a flood whose follower stops reading does not block %s",
     async (what) => {
       const { execs, sessions } = fixture.core;
       const write = Reflect.get(FileExecJournal.prototype, "write");
@@ -506,7 +506,7 @@ describe("output", () => {
     },
   );
 
-  it("stops being followed when the caller goes", async () => {
+  it("is no longer followed when the caller leaves", async () => {
     const { execs } = fixture.core;
     const exec = await execs.start(ALICE, id, { command: shell("sleep 100") });
     const gone = new AbortController();
@@ -525,7 +525,7 @@ describe("output", () => {
 });
 
 describe("a terminal", () => {
-  it("keeps its session while somebody sits at it, and not for ever afterwards", async () => {
+  it("keeps its session while it is connected, and not forever afterwards", async () => {
     const { execs, reaper, sessions } = fixture.core;
     const command = { kind: "process", argv: ["cat"], pty: { rows: 24, cols: 80 } } as const;
     const exec = await execs.start(ALICE, id, { command, stdin: "open" });
@@ -549,7 +549,7 @@ describe("a terminal", () => {
   });
 });
 
-/** The row of a command whose daemon died just before it handed the command over. */
+/** The row of a command whose daemon died just before it passed the command on. */
 async function lostOnTheWay(options: StartExecOptions): Promise<ExecRow> {
   const request = storedRequest(options);
   const row: ExecRow = {
@@ -578,7 +578,7 @@ async function lostOnTheWay(options: StartExecOptions): Promise<ExecRow> {
 }
 
 describe("after a restart", () => {
-  it("a running command goes on and nothing of its output is lost", async () => {
+  it("a running command continues and none of its output is lost", async () => {
     const { execs } = fixture.core;
     const command = { kind: "process", argv: ["cat"] } as const;
     const exec = await execs.start(ALICE, id, { command, stdin: "open" });
@@ -599,13 +599,13 @@ describe("after a restart", () => {
     expect(Buffer.from(output).toString()).toBe("before after");
   });
 
-  it("the shell still knows where it was and what it was told", async () => {
+  it("the shell keeps its directory and variables", async () => {
     await fixture.run(id, "cd /tmp && export X=kept");
     await fixture.restart();
     expect(await fixture.run(id, "echo $X; pwd")).toMatchObject({ output: "kept\n/tmp\n" });
   });
 
-  it("a command that waited for the shell is started, once", async () => {
+  it("a command that waited for the shell is started once", async () => {
     const { execs } = fixture.core;
     const first = await execs.start(ALICE, id, {
       command: { kind: "shell", text: "cat" },
@@ -627,7 +627,7 @@ describe("after a restart", () => {
     expect(Buffer.from(output).toString()).toBe("ran\nme\n");
   });
 
-  it("a command whose sandbox is frozen goes on when that thaws", async () => {
+  it("a command whose sandbox is frozen continues when it thaws", async () => {
     const { execs } = fixture.core;
     const command = { kind: "process", argv: ["cat"] } as const;
     const exec = await execs.start(ALICE, id, { command, stdin: "open" });
@@ -654,7 +654,7 @@ describe("after a restart", () => {
     expect(attempts).toBe(3);
   });
 
-  it("a command that was written down but never reached the sandbox is started with its input", async () => {
+  it("a stored command that never reached the sandbox is started with its input", async () => {
     const bytes = Buffer.from([0xff, 0x00, 0x41]);
     const command = { kind: "process", argv: ["cat"] } as const;
     const { id: execId } = await lostOnTheWay({ command, stdin: bytes });
@@ -668,7 +668,7 @@ describe("after a restart", () => {
     );
   });
 
-  it("a command that cannot be started again is not_started, and its key may be used again", async () => {
+  it("a command that cannot be started again is not_started, and its key can be used again", async () => {
     const command = shell(`true ${"x".repeat(100_000)}`);
     const lost = await lostOnTheWay({ command, idempotencyKey: "k" });
     await fixture.restart();
@@ -682,7 +682,7 @@ describe("after a restart", () => {
     expect(await again.wait()).toMatchObject({ exitCode: 0 });
   });
 
-  it("a command that the sandbox may have run and forgotten is unknown, and not run again", async () => {
+  it("a command that the sandbox might have run and forgotten is unknown, and does not run again", async () => {
     const lost = await lostOnTheWay({ command: shell("echo twice >> log") });
     for (let i = 0; i < 256; i++)
       await fixture.store.insertExec(
@@ -698,7 +698,7 @@ describe("after a restart", () => {
     expect((await fixture.run(id, "cat log")).exitCode).not.toBe(0);
   });
 
-  it("its request is removed once a command has ended, however it ended", async () => {
+  it("the stored request is removed once a command has ended, however it ended", async () => {
     const { execs } = fixture.core;
     const env = { SECRET: "x" };
     const exited = await execs.start(ALICE, id, { command: shell("true"), env });
@@ -715,7 +715,7 @@ describe("after a restart", () => {
     }
   });
 
-  it("a command whose sandbox is gone says so", async () => {
+  it("a command whose sandbox is gone reports this", async () => {
     const exec = await fixture.core.execs.start(ALICE, id, { command: shell("sleep 100") });
     await fixture.stop("keep");
     fixture.machine.sandboxes.clear();

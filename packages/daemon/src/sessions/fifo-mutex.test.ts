@@ -32,7 +32,7 @@ describe("FifoMutex", () => {
     expect(line.free).toBe(true);
   });
 
-  it("goes on after work that failed", async () => {
+  it("continues after work that failed", async () => {
     const line = new FifoMutex();
     await expect(line.run(() => Promise.reject(new Error("failed")))).rejects.toThrow("failed");
     expect(await line.run(() => Promise.resolve("next"))).toBe("next");

@@ -25,7 +25,7 @@ async function fileEvents(
 const source = (text: string) => Buffer.from(text);
 
 describe("changed files", () => {
-  it("are told of once for many changes, with the first paths and how many there were", async () => {
+  it("are reported once for many changes, with the first paths and their number", async () => {
     const { session } = await fixture.core.sessions.create(ALICE, {});
     using files = await fixture.core.files.open(ALICE, { kind: "session", id: session.id });
     for (let number = 0; number < 500; number += 1)
@@ -42,7 +42,7 @@ describe("changed files", () => {
     expect(events[0]?.data).toMatchObject({ more: true });
   });
 
-  it("are told of before the end of their session", async () => {
+  it("are reported before the end of their session", async () => {
     const { session } = await fixture.core.sessions.create(ALICE, {});
     {
       using files = await fixture.core.files.open(ALICE, { kind: "session", id: session.id });
@@ -53,7 +53,7 @@ describe("changed files", () => {
     expect(events.map(({ type }) => type)).toEqual(["file.changed", "session.ended"]);
   });
 
-  it("that could not be changed are not told of, nor are those that were only read", async () => {
+  it("are not reported if the change failed, or if they were only read", async () => {
     const { session } = await fixture.core.sessions.create(ALICE, {});
     {
       using files = await fixture.core.files.open(ALICE, { kind: "session", id: session.id });

@@ -18,7 +18,7 @@ afterEach(async () => {
 const code = (expected: string) => expect.objectContaining({ code: expected });
 
 describe("every change of files", () => {
-  it("is told of once it has succeeded, with what it was and where", async () => {
+  it("is reported once it has succeeded, with its kind and path", async () => {
     using files = await fixture.core.files.open(ALICE, session);
     await files.writeFile("a", Buffer.from("one"));
     await files.appendFile("a", Buffer.from(" two"));
@@ -39,7 +39,7 @@ describe("every change of files", () => {
       expect(write).toMatchObject({ owner: ALICE.owner, location: session });
   });
 
-  it("is not told of when it fails, nor is anything that only reads", async () => {
+  it("is not reported if it fails, nor are calls that only read", async () => {
     using files = await fixture.core.files.open(ALICE, session);
     await expect(files.remove("missing")).rejects.toThrow(code("FILE_NOT_FOUND"));
     await expect(files.move("missing", "x")).rejects.toThrow(code("FILE_NOT_FOUND"));
@@ -48,7 +48,7 @@ describe("every change of files", () => {
     expect(writes).toEqual([]);
   });
 
-  it("of a workspace without a session names the workspace", async () => {
+  it("in a workspace without a session names the workspace", async () => {
     const location = { kind: "workspace", id: "notes" } as const;
     using files = await fixture.core.files.open(ALICE, location, { create: true });
     await files.writeFile("/workspace/x", Buffer.from("x"));
@@ -62,7 +62,7 @@ describe("files", () => {
     await expect(files.open(BOB, session)).rejects.toThrow(code("SESSION_NOT_FOUND"));
   });
 
-  it("of an unknown workspace are created only when that is asked for", async () => {
+  it("of an unknown workspace are created only if requested", async () => {
     const location = { kind: "workspace", id: "new" } as const;
     const { files } = fixture.core;
     await expect(files.open(ALICE, location)).rejects.toThrow(code("FILE_NOT_FOUND"));
@@ -77,7 +77,7 @@ describe("files", () => {
     await reaper.tick();
     expect((await sessions.get(ALICE, session.id)).status).toBe("running");
     opened[Symbol.dispose]();
-    // Its lease begins anew when the last call ends.
+    // Its lease restarts when the last call ends.
     fixture.clock.pass(59_000);
     await reaper.tick();
     expect((await sessions.get(ALICE, session.id)).status).toBe("running");

@@ -22,7 +22,7 @@ beforeAll(async () => {
 });
 afterAll(async () => await fixture[Symbol.asyncDispose]());
 
-/** Each word is its own place, so bytes at a wrong place show. */
+/** Each word contains its own position, so misplaced bytes are visible. */
 function numbers(bytes: number): Buffer {
   const words = Uint32Array.from({ length: bytes / 4 }, (_, index) => index);
   return Buffer.from(words.buffer);
@@ -32,7 +32,7 @@ async function start(text: string): Promise<ExecHandle> {
   return await fixture.core.execs.start(ALICE, id, { command: { kind: "shell", text } });
 }
 
-/** Everything that a follower gets, and where it lay. */
+/** Everything that a follower gets, and where it was in memory. */
 class Reader {
   readonly pieces: Buffer[] = [];
   readonly blocks = new Set<ArrayBufferLike>();
@@ -44,7 +44,7 @@ class Reader {
     this.#pauseMs = pauseMs;
   }
 
-  /** Until the end, or until a page is the last one wanted. */
+  /** Until the end, or until the last wanted page. */
   async follow(
     exec: ExecHandle,
     isEnough: () => boolean | Promise<boolean> = () => false,
@@ -72,7 +72,7 @@ class Reader {
 }
 
 describe("a follower's memory", () => {
-  it("is one block for all pages of a flood, and nothing for little output", async () => {
+  it("is one block for all pages of a flood, and none for little output", async () => {
     const [much, little] = [new Reader(), new Reader()];
     await much.follow(await start("cat kept"));
     await little.follow(await start("echo little"));
@@ -90,7 +90,7 @@ describe("a follower's memory", () => {
     expect(new Set(readers.flatMap(({ blocks }) => [...blocks])).size).toBe(readers.length);
   });
 
-  it("holds the right output for one that comes back after more than it missed was dropped", async () => {
+  it("holds the right output for a follower that returns after more than it missed was dropped", async () => {
     const exec = await start("cat flood");
     const reader = new Reader();
     await reader.follow(exec, () => reader.cursor > 300 * KIB);
@@ -104,7 +104,7 @@ describe("a follower's memory", () => {
     expect(bytes.subarray(keptHead).equals(all.subarray(keptHead + droppedBytes))).toBe(true);
   });
 
-  it("keeps what was read when the journal fails, and does not touch others", async () => {
+  it("keeps what was read if the journal fails, and does not affect others", async () => {
     const exec = await start("cat kept");
     await exec.wait();
     const [failing, other] = [new Reader(), new Reader(1)];

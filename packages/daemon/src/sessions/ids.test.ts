@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { ExecIds, newSessionId } from "./ids.ts";
 
 describe("ids of commands", () => {
-  it("are in the order in which they were made, whatever the clock does", () => {
+  it("are ordered by creation, whatever the clock does", () => {
     const ids = new ExecIds();
     const times = [...Array<number>(5000).fill(1_790_000_000_000), 1_789_999_999_000];
     times.push(1_790_000_000_001, 1_790_000_000_500);

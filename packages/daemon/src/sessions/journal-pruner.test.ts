@@ -13,7 +13,7 @@ async function start(journal: { maxBytesPerOwner: number; maxBytes: number }): P
   fixture = await CoreFixture.start({ settings: { journal } });
 }
 
-/** A session that printed that much; ended unless it is to stay active. */
+/** A session that printed this much; ended unless it must stay active. */
 async function sessionWith(caller: Caller, bytes: number, lives = false) {
   const { sessions, execs } = fixture.core;
   const { id } = (await sessions.create(caller, {})).session;
@@ -33,7 +33,7 @@ async function sessionWith(caller: Caller, bytes: number, lives = false) {
 }
 
 describe("the output of ended sessions", () => {
-  it("goes, oldest first, when its owner has more than allowed, and readers are told", async () => {
+  it("is deleted, oldest first, if its owner has too much, and readers are told", async () => {
     await start({ maxBytesPerOwner: 250 * KIB, maxBytes: 10_000 * KIB });
     const others = await sessionWith(BOB, 100 * KIB);
     const living = await sessionWith(ALICE, 100 * KIB, true);
@@ -48,7 +48,7 @@ describe("the output of ended sessions", () => {
     expect((await fixture.core.sessions.get(ALICE, oldest.id)).status).toBe("destroyed");
   });
 
-  it("goes when all owners together have more than allowed", async () => {
+  it("is deleted if all owners together have too much", async () => {
     await start({ maxBytesPerOwner: 10_000 * KIB, maxBytes: 250 * KIB });
     const oldest = await sessionWith(BOB, 100 * KIB);
     const middle = await sessionWith(ALICE, 100 * KIB);

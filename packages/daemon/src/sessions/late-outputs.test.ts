@@ -16,7 +16,7 @@ afterEach(async () => {
 });
 
 const LATE = "echo own; sleep 0.1 && echo late &";
-/** Holds its output for ever, after having printed. */
+/** Holds its output open forever, after printing. */
 const SERVICE = "echo up && sleep 100 &";
 
 const textOf = (pages: readonly JournalPage[]): string =>
@@ -27,7 +27,7 @@ async function read(execId: string, offset: number, waitMs?: number): Promise<Ou
   return await (await fixture.core.execs.get(ALICE, id, execId)).read(options);
 }
 
-/** Reads until a page says that nothing more can come. */
+/** Reads until a page says that nothing more can arrive. */
 async function readToClose(execId: string): Promise<string> {
   const pages: JournalPage[] = [];
   for (let offset = 0; ;) {
@@ -50,8 +50,8 @@ async function collected(execId: string): Promise<string> {
   return Buffer.from(output).toString();
 }
 
-describe("output that comes after a command's end", () => {
-  it("is read by cursor from the beginning on, until nothing more can come", async () => {
+describe("output after a command's end", () => {
+  it("is read by cursor from the beginning, until nothing more can arrive", async () => {
     const ran = await fixture.run(id, LATE);
     expect(ran).toMatchObject({
       status: "done",
@@ -67,7 +67,7 @@ describe("output that comes after a command's end", () => {
     });
   });
 
-  it("does not keep clients waiting that read until the command is done", async () => {
+  it("does not delay clients that read until the command is done", async () => {
     const ran = await fixture.run(id, SERVICE);
     const page = await read(ran.id, 0, 10_000);
     expect(page).toMatchObject({ done: true, closed: false, exec: { background: true } });
@@ -84,7 +84,7 @@ describe("output that comes after a command's end", () => {
     expect(waited).toMatchObject({ exitCode: 0, background: false, backgroundBytes: 5 });
   });
 
-  it("is followed until its last writer has ended, whenever the following began", async () => {
+  it("is followed until its last writer has ended, whenever the following started", async () => {
     const { execs } = fixture.core;
     const started = await execs.start(ALICE, id, { command: { kind: "shell", text: LATE } });
     const beside = follow(started.id, "closed");
@@ -106,7 +106,7 @@ describe("output that comes after a command's end", () => {
     });
   });
 
-  it("is use of the session while somebody follows it", async () => {
+  it("counts as use of the session while it is followed", async () => {
     const { execs, reaper, sessions } = fixture.core;
     const ran = await fixture.run(id, SERVICE);
     const gone = new AbortController();
@@ -143,7 +143,7 @@ describe("output that comes after a command's end", () => {
     expect(await collected(ran.id)).toBe("own\nlate\n");
   });
 
-  it("can be had of more commands than are recorded at a time", async () => {
+  it("is available for more commands than are recorded at a time", async () => {
     const ran = [];
     for (let count = 0; count < 20; count++)
       ran.push(await fixture.run(id, `echo ${count}; sleep 0.5 && echo late-${count} &`));
@@ -151,14 +151,14 @@ describe("output that comes after a command's end", () => {
     expect(texts).toEqual(ran.map((_, count) => `${count}\nlate-${count}\n`));
   });
 
-  it("does not make a command without background wait for the sandbox", async () => {
+  it("does not make a command without background processes wait for the sandbox", async () => {
     const ran = await fixture.run(id, "echo own");
     const page = await read(ran.id, 4);
     expect(page).toMatchObject({ done: true, closed: true });
     expect(fixture.machine.sandboxes.has(id)).toBe(true);
   });
 
-  it("of a flood is recorded at a pace that leaves the daemon free", async () => {
+  it("of a flood is recorded at a pace that does not block the daemon", async () => {
     const chunkBytes = 65_536;
     const left = new AbortController();
     let taken = 0;
@@ -220,7 +220,7 @@ describe("one stream of the output", () => {
     }
   });
 
-  it("is waited for while only the other one comes", async () => {
+  it("can be waited for while only the other one arrives", async () => {
     const { execs } = fixture.core;
     const command = { kind: "shell", text: "cat /missing; sleep 0.1; echo late" } as const;
     const { id: execId } = await execs.start(ALICE, id, { command });

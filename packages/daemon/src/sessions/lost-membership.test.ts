@@ -1,4 +1,4 @@
-/** A daemon that the others declared dead joins again and goes on. */
+/** A daemon that the others declared dead joins again and continues. */
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { Backend } from "../ports/backend.ts";
 import type { SessionStore } from "../ports/session-store.ts";
@@ -45,7 +45,7 @@ afterEach(async () => {
 });
 
 describe("a daemon that lost its sessions", () => {
-  it("sends heartbeats while an engine is slow to show and to remove what is there", async () => {
+  it("sends heartbeats while an engine is slow to list and remove sandboxes", async () => {
     const { sessions, membership } = fixture.core;
     const { session } = await sessions.create(ALICE, {});
     await fixture.core.pool.settled();
@@ -61,7 +61,7 @@ describe("a daemon that lost its sessions", () => {
     engine.resolve();
   });
 
-  it("answers nothing from memory once its heartbeat is overdue", async () => {
+  it("does not respond from memory once its heartbeat is overdue", async () => {
     const { sessions, membership } = fixture.core;
     const { session } = await sessions.create(ALICE, {});
     const { fence } = await fixture.store.join(undefined, READING);

@@ -11,7 +11,7 @@ const moved = { code: "SANDBOX_UNREACHABLE", details: { reason: "moved" } };
 
 let clock: TestClock;
 let store: SqliteSessionStore;
-/** Called while a heartbeat is under way. */
+/** Called while a heartbeat is in progress. */
 let onBeat: () => void;
 let beats: number;
 let membership: Membership;
@@ -26,7 +26,7 @@ beforeEach(async () => {
     onBeat();
     return storeMs;
   };
-  // As of a database that was set back.
+  // As of a database that was restored.
   const join: SessionStore["join"] = async (...args) => ({
     ...(await store.join(...args)),
     storeMs: 0,
@@ -42,7 +42,7 @@ beforeEach(async () => {
 afterEach(() => store.close());
 
 describe("whether a daemon still serves its sessions", () => {
-  it("is known without a query shortly after a heartbeat only", async () => {
+  it("is known without a query only shortly after a heartbeat", async () => {
     expect(membership.certain()).toBeUndefined();
     clock.pass(DEAD_AFTER_MS - 1);
     await membership.certain();
@@ -50,7 +50,7 @@ describe("whether a daemon still serves its sessions", () => {
     expect(membership.certain()).toBeUndefined();
   });
 
-  it("is not known from a heartbeat that was itself under way for too long", async () => {
+  it("is not known from a heartbeat that itself took too long", async () => {
     onBeat = () => clock.pass(DEAD_AFTER_MS - 1);
     await membership.beat();
     await expect(membership.certain()).rejects.toMatchObject(moved);
@@ -59,7 +59,7 @@ describe("whether a daemon still serves its sessions", () => {
     expect(membership.certain()).toBeUndefined();
   });
 
-  it("is denied from the moment at which the others declared it dead", async () => {
+  it("is false from the moment at which the others declared it dead", async () => {
     await store.leave(membership.fence);
     await membership.beat();
     await expect(membership.certain()).rejects.toMatchObject(moved);
@@ -67,7 +67,7 @@ describe("whether a daemon still serves its sessions", () => {
     expect(membership.certain()).toBeUndefined();
   });
 
-  it("is denied while the store does not answer", async () => {
+  it("is false while the store does not respond", async () => {
     onBeat = () => {
       throw new Error("no connection");
     };
@@ -77,7 +77,7 @@ describe("whether a daemon still serves its sessions", () => {
 });
 
 describe("the store's time of a daemon", () => {
-  it("goes on with the clock that cannot be set", async () => {
+  it("continues with the clock that cannot be set", async () => {
     clock.pass(1000);
     clock.wallMs -= 3_600_000;
     expect(membership.storeMs()).toBe(1000);

@@ -37,7 +37,7 @@ describe("the network of a session", () => {
     expect(found.network).toEqual({ allow: ["a.example:443", "*:*"] });
   });
 
-  it("takes a sandbox that can ask the gateway, from the pool only where it has such", async () => {
+  it("uses a sandbox that can reach the gateway, and a pooled one only if it can", async () => {
     const specs: SandboxSpec[] = [];
     const pool = [{ image: "host", profile: "restricted" as const, size: 1, network: true }];
     fixture = await CoreFixture.start({
@@ -63,7 +63,7 @@ describe("the network of a session", () => {
     expect(kinds.get(pooled.id)).toBe("gateway");
   });
 
-  it("cannot exceed what the administrator or the API key allows, also later", async () => {
+  it("cannot exceed what the administrator or the API key allows, even later", async () => {
     const { core } = await start(["*.alice.example", "*.bob.example"]);
     await expect(core.sessions.create(BOB, { network: "full" })).rejects.toMatchObject({
       code: "PERMISSION_DENIED",
@@ -89,7 +89,7 @@ describe("the network of a session", () => {
     });
   });
 
-  it("can be changed while the session lives, and the change survives a restart", async () => {
+  it("can be changed while the session is active, and the change survives a restart", async () => {
     const { core } = await start();
     const { session } = await core.sessions.create(ALICE, { network: { allow: [] } });
     const policy = (): boolean =>
@@ -116,7 +116,7 @@ describe("the network of a session", () => {
     ).rejects.toMatchObject({ code: "CONFLICT", message: expect.stringContaining('"allow": []') });
   });
 
-  it("is another tenant's business as little as the session itself", async () => {
+  it("is as inaccessible to other tenants as the session itself", async () => {
     const { core } = await start();
     const { session } = await core.sessions.create(ALICE, { network: { allow: [] } });
     const stranger = { code: "SESSION_NOT_FOUND" };
@@ -129,7 +129,7 @@ describe("the network of a session", () => {
 });
 
 describe("the record of a session's connections", () => {
-  it("has open connections, then ended ones, also after the session's end", async () => {
+  it("contains open connections, then ended ones, even after the session's end", async () => {
     const { core, networks } = await start();
     const { session } = await core.sessions.create(ALICE, { network: "full" });
     const { observer } = networks.of({ id: session.id, owner: "alice", network: "none" });
@@ -151,7 +151,7 @@ describe("the record of a session's connections", () => {
     });
   });
 
-  it("is removed when the session is forgotten", async () => {
+  it("is removed with the session", async () => {
     const { core, networks } = await start();
     const { session } = await core.sessions.create(ALICE, { network: "full" });
     networks

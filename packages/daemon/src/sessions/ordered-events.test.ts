@@ -19,7 +19,7 @@ describe("events of a session", () => {
     events = new OrderedEvents({ tell, tellNow: async (one) => await Promise.resolve(tell(one)) });
   });
 
-  it("wait for those before them, and for no others", () => {
+  it("wait for earlier ones of the same session only", () => {
     events.tell(paused("1"));
     const second = events.reserve();
     const third = events.reserve();
@@ -42,7 +42,7 @@ describe("events of a session", () => {
   });
 });
 
-describe("a session on a store that is slow to write the ends of commands", () => {
+describe("a session on a store that is slow to store the ends of commands", () => {
   let fixture: CoreFixture;
   const told: string[] = [];
   const stored: (() => void)[] = [];
@@ -61,7 +61,7 @@ describe("a session on a store that is slow to write the ends of commands", () =
   });
   afterEach(async () => await fixture[Symbol.asyncDispose]());
 
-  it("tells of a command's end before the next command's begin", async () => {
+  it("reports a command's end before the next command's start", async () => {
     const { sessions } = fixture.core;
     const { session } = await sessions.create(ALICE, {});
     await fixture.run(session.id, "true");

@@ -15,7 +15,7 @@ export interface OrphanParts {
  *
  * SECURITY: sandboxes are created while this runs, here and by other daemons. Each is recorded before
  * it is created, and the store is queried after the sandboxes were listed, so a daemon's sandbox is
- * never taken for an orphan (threat: interrupted creation). Guarded by "never taken for remains" in
+ * never taken for an orphan (threat: interrupted creation). Guarded by "never count as orphans" in
  * reconcile.test.ts.
  */
 export async function orphansAmong(

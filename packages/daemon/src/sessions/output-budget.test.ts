@@ -5,7 +5,7 @@ import { OutputBudget } from "./output-budget.ts";
 const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString("utf8");
 
 describe("OutputBudget", () => {
-  it("gives back everything that fits, whatever the pieces", () => {
+  it("returns everything that fits, in pieces of any size", () => {
     fc.assert(
       fc.property(fc.array(fc.uint8Array({ maxLength: 40 }), { maxLength: 10 }), (pieces) => {
         const budget = new OutputBudget(400);
@@ -17,7 +17,7 @@ describe("OutputBudget", () => {
     );
   });
 
-  it("keeps head and tail, and says how much is missing between them", () => {
+  it("keeps the beginning and the end, and reports how much is missing between them", () => {
     const budget = new OutputBudget(10);
     budget.add("stdout", Buffer.from("abcdefg"));
     budget.add("stdout", Buffer.from("hijklmnop"));
@@ -26,7 +26,7 @@ describe("OutputBudget", () => {
     expect(truncated).toBe(true);
   });
 
-  it("has the true head and tail, whatever the pieces and however small the budget", () => {
+  it("has the exact beginning and end, for all pieces and budgets", () => {
     const streams = fc.constantFrom("stdout" as const, "stderr" as const);
     const piece = fc.tuple(streams, fc.uint8Array({ maxLength: 30 }));
     fc.assert(
@@ -48,7 +48,7 @@ describe("OutputBudget", () => {
     );
   });
 
-  it("gives output of one stream once, and of both streams apart", () => {
+  it("stores the output of one stream once, and of both streams separately", () => {
     const budget = new OutputBudget(10);
     for (const piece of ["abcdefg", "hijklmnop"]) budget.add("stderr", Buffer.from(piece));
     const one = budget.collect();
@@ -66,7 +66,7 @@ describe("OutputBudget", () => {
     expect(budget.keptBytes).toBe(100);
   });
 
-  it("counts what many tiny pieces of both streams cost, and keeps all of one stream's", () => {
+  it("counts the overhead of many tiny pieces of both streams, and keeps all of one stream's", () => {
     const alternating = new OutputBudget(1_000_000);
     for (let i = 0; i < 100_000; i++)
       alternating.add(i % 2 ? "stdout" : "stderr", Buffer.from("x"));
@@ -88,7 +88,7 @@ describe("OutputBudget", () => {
     expect([text(output), text(stdout), text(stderr)]).toEqual(["123", "13", "2"]);
   });
 
-  it("cuts between characters, not through them", () => {
+  it("splits between characters, not inside them", () => {
     const budget = new OutputBudget(7);
     budget.add("stdout", Buffer.from("€€€€€€"));
     const { output } = budget.collect();

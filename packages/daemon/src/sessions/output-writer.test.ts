@@ -67,7 +67,7 @@ async function kept(): Promise<{ text: string; skippedBytes: number }> {
 }
 
 describe("output that cannot be written because the disk is full", () => {
-  it("waits for room, and nothing is lost", async () => {
+  it("waits for space, and nothing is lost", async () => {
     await output.write(chunk(0, "one "));
     failure = FULL;
     const waiting = output.write(chunk(4, "two "));
@@ -79,7 +79,7 @@ describe("output that cannot be written because the disk is full", () => {
     expect(output.counts).toEqual({ stdoutBytes: 8, stderrBytes: 0, droppedBytes: 0 });
   });
 
-  it("is given up after a while, counted, and followed by what is kept again", async () => {
+  it("is dropped after a while, counted, and followed by what is kept again", async () => {
     await output.write(chunk(0, "one "));
     failure = FULL;
     const waiting = output.write(chunk(4, "two "));
@@ -96,7 +96,7 @@ describe("output that cannot be written because the disk is full", () => {
     expect(output.counts.droppedBytes).toBe(10);
   });
 
-  it("no longer waits when it is stopped, and leaves what it had for another", async () => {
+  it("no longer waits when it is stopped, and leaves the rest to another daemon", async () => {
     failure = FULL;
     const waiting = output.write(chunk(0, "one "));
     output.stop();
@@ -108,7 +108,7 @@ describe("output that cannot be written because the disk is full", () => {
     await next.close();
   });
 
-  it("is a gap at the end when there is no room until then", async () => {
+  it("is a gap at the end if there is no space until then", async () => {
     await output.write(chunk(0, "one "));
     failure = new SandboxError("INTERNAL_ERROR", "the disk is broken");
     await output.write(chunk(4, "two"));

@@ -1,4 +1,4 @@
-/** Pausing while the backend and the store fail. */
+/** Pausing if the backend and the store fail. */
 import { SandboxError } from "@sandkasten/protocol";
 import { afterEach, expect, it } from "vitest";
 import type { Backend } from "../ports/backend.ts";

@@ -28,7 +28,7 @@ describe("the ports of a session", () => {
     await expect(ports.list(BOB, id)).rejects.toThrow(code("SESSION_NOT_FOUND"));
   });
 
-  it("are reached by the owner and by a link, not by others, and only where something listens", async () => {
+  it("can be reached by the owner and through a link, not by others, and only if something listens", async () => {
     const { ports } = fixture.core;
     for (const visitor of [ALICE, "link"] as const) {
       using open = await ports.connect(visitor, id, 8000);
@@ -44,7 +44,7 @@ describe("the ports of a session", () => {
     await expect(ports.connect(ALICE, id, 8001)).rejects.toThrow(code("PORT_REFUSED"));
   });
 
-  it("have so many connections at a time; a closed one makes room, and so does a failed one", async () => {
+  it("have a limited number of connections; a closed or failed one makes room", async () => {
     const { ports } = fixture.core;
     const open: OpenPort[] = [];
     for (let count = 0; count < SETTINGS.maxPortConnections; count += 1) {
@@ -58,10 +58,10 @@ describe("the ports of a session", () => {
     for (const one of open) one[Symbol.dispose]();
   });
 
-  it("keep the session from expiring while a connection is open, and no longer", async () => {
+  it("keep the session from expiring only while a connection is open", async () => {
     const { ports, sessions, reaper, execs } = fixture.core;
     const open = await ports.connect("link", id, 8000);
-    // A command that runs would keep it as well.
+    // A running command would also keep it.
     await server.cancel();
     await server.wait();
     await execs.settled();

@@ -9,7 +9,7 @@ afterEach(async () => {
 });
 
 describe("a session on one of several backends", () => {
-  it("is on the one it asks for, else on the usual one, and all that is done happens there", async () => {
+  it("is on the requested or the default one, and all operations happen there", async () => {
     const elsewhere = new FakeMachine(["host"]);
     fixture = await CoreFixture.start({ others: [new FakeBackend(elsewhere, "other")] });
     const { sessions } = fixture.core;
@@ -26,7 +26,7 @@ describe("a session on one of several backends", () => {
     expect(fixture.machine.sandboxes.size).toBe(1);
   });
 
-  it("is refused for a backend that is not there, with those that are", async () => {
+  it("is refused for an unknown backend, and the error lists the known ones", async () => {
     fixture = await CoreFixture.start();
     await expect(fixture.core.sessions.create(ALICE, { backend: "moon" })).rejects.toMatchObject({
       code: "INVALID_REQUEST",
@@ -47,7 +47,7 @@ describe("a session on one of several backends", () => {
     expect((await workspaces.get(ALICE, "notes")).backend).toBe("fake");
   });
 
-  it("waits, untouched, while its backend is not configured", async () => {
+  it("waits, unchanged, while its backend is not configured", async () => {
     const elsewhere = new FakeMachine(["host"]);
     const others = [new FakeBackend(elsewhere, "other")];
     fixture = await CoreFixture.start({ others });
@@ -85,7 +85,7 @@ describe("while a backend cannot be reached", () => {
     };
   }
 
-  it("its sessions are unreachable, calls may be repeated, and nothing is ended", async () => {
+  it("its sessions are unreachable, requests can be retried, and nothing is ended", async () => {
     const { engine, id } = await startCut();
     await fixture.run(id, "cd /tmp");
     await fixture.core.sessions.pause(ALICE, id);
@@ -105,7 +105,7 @@ describe("while a backend cannot be reached", () => {
     expect((await fixture.run(id, "pwd")).output).toBe("/tmp\n");
   });
 
-  it("a session that is to end does so when its backend can be reached again", async () => {
+  it("a session that must end does so when its backend is reachable again", async () => {
     const { engine, id } = await startCut();
     engine.isCut = true;
     await expect(fixture.core.sessions.destroy(ALICE, id)).rejects.toMatchObject({
@@ -118,7 +118,7 @@ describe("while a backend cannot be reached", () => {
     expect((await fixture.core.sessions.get(ALICE, id)).status).toBe("destroyed");
   });
 
-  it("a daemon that starts leaves its sessions alone, and takes them over when it can", async () => {
+  it("a daemon that starts does not touch its sessions, and takes them over when it can", async () => {
     const cut = await startCut();
     const command = { kind: "shell", text: "sleep 60" } as const;
     const exec = await fixture.core.execs.start(ALICE, cut.id, { command });
@@ -141,7 +141,7 @@ describe("while a backend cannot be reached", () => {
     );
   });
 
-  it("nothing is made on it before what is left there was taken over", async () => {
+  it("nothing is created on it before its existing sandboxes were taken over", async () => {
     const cut = await startCut();
     cut.engine.isCut = true;
     await fixture.crash();

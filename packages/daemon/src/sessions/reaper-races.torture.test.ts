@@ -1,4 +1,4 @@
-/** Threat: expiry during use. A command and the end of its session's lease come at the same time. */
+/** Threat: expiry during use. A command and the end of its session's lease coincide. */
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { afterEach, expect, it } from "vitest";
 import { rounds, runRandom } from "../../../../tests/support/rounds.ts";
@@ -13,9 +13,9 @@ afterEach(async () => {
   await fixture[Symbol.asyncDispose]();
 });
 
-it("a command completes or its session is expired, never half of each", async () => {
+it("a command completes or its session expires, never half of each", async () => {
   const random = runRandom("reaper races");
-  /** Lets others go first, a number of times that the seed decides. */
+  /** Lets other work go first, a number of times that the seed decides. */
   const wait = async (): Promise<void> => {
     for (let turns = Math.floor(random() * MAX_TURNS); turns > 0; turns--) await nextTurn();
   };
@@ -35,13 +35,13 @@ it("a command completes or its session is expired, never half of each", async ()
       wait().then(() => fixture.run(id, "echo begun && echo whole")),
       wait().then(() => core.reaper.tick()),
       wait().then(() => clock.pass(2)),
-      // In half of the trials the lease that the command renewed ends, too, while it may still run.
+      // In half of the trials, the lease that the command renewed also ends while it may still run.
       wait().then(() => clock.pass(endsAgain ? TTL_MS : 0)),
       wait()
         .then(wait)
         .then(() => core.reaper.tick()),
     ]);
-    // Whoever came last: the session is settled after one more round.
+    // Whoever wins, the session is settled after one more round.
     await core.reaper.tick();
     const { status } = await core.sessions.get(ALICE, id);
     const isThere = machine.sandboxes.size === 1;
@@ -53,7 +53,7 @@ it("a command completes or its session is expired, never half of each", async ()
     await core.sessions.destroy(ALICE, id);
     expect(machine.sandboxes.size).toBe(0);
   }
-  // It was a race: each side won often. A session can also expire after its command has ended.
+  // Each side won often. A session can also expire after its command has ended.
   for (const outcome of ["ran, running, there", "refused, expired, gone"])
     expect([outcome, (outcomes.get(outcome) ?? 0) > 5]).toEqual([outcome, true]);
   outcomes.delete("ran, running, there");

@@ -15,7 +15,7 @@ afterEach(async () => {
 });
 
 describe("a start after a crash", () => {
-  it("adopts living sandboxes with their leases, and removes what belongs to no session", async () => {
+  it("adopts live sandboxes with their leases, and removes orphans", async () => {
     fixture = await CoreFixture.start();
     const { session } = await fixture.core.sessions.create(ALICE, { key: "user:a:b" });
     const orphan = { id: "sbx_orphan", image: "host", profile: "restricted", env: {} } as const;
@@ -30,7 +30,7 @@ describe("a start after a crash", () => {
     );
   });
 
-  it("adopts the sandbox of an older daemon, which has an id that is not its session's", async () => {
+  it("adopts the sandbox of an older daemon, whose id differs from its session's", async () => {
     fixture = await CoreFixture.start();
     const { session } = await fixture.core.sessions.create(ALICE, {});
     const { expiresAtMs: _, maxExpiresAtMs: __, ...row } = session;
@@ -47,7 +47,7 @@ describe("a start after a crash", () => {
     expect([...fixture.machine.sandboxes.keys()]).toEqual([session.id]);
   });
 
-  it("calls sessions crashed whose sandbox is gone, and failed that were being made", async () => {
+  it("marks sessions without a sandbox as crashed, and unfinished ones as failed", async () => {
     fixture = await CoreFixture.start();
     const { session } = await fixture.core.sessions.create(ALICE, {});
     const { expiresAtMs: _, maxExpiresAtMs: __, ...row } = session;
@@ -60,7 +60,7 @@ describe("a start after a crash", () => {
     expect(fixture.core.counts().sessions.running).toBe(0);
   });
 
-  it("ends the commands of a sandbox that is gone, and tells those that never began from the others", async () => {
+  it("ends the commands of a sandbox that is gone, and distinguishes those that never started", async () => {
     fixture = await CoreFixture.start();
     const { id } = (await fixture.core.sessions.create(ALICE, {})).session;
     const command = { kind: "shell", text: "sleep 100" } as const;
@@ -75,7 +75,7 @@ describe("a start after a crash", () => {
     expect(await endOf(waiting.id)).toMatchObject({ status: "done", endReason: "not_started" });
   });
 
-  it("finishes what was being destroyed", async () => {
+  it("finishes interrupted destroys", async () => {
     fixture = await CoreFixture.start();
     const { session } = await fixture.core.sessions.create(ALICE, {});
     await fixture.store.updateSession(session.id, session.fence, ["running"], {
@@ -86,7 +86,7 @@ describe("a start after a crash", () => {
     expect(fixture.machine.sandboxes.size).toBe(0);
   });
 
-  it("expires at once what has been over for long", async () => {
+  it("expires overdue sessions at once", async () => {
     fixture = await CoreFixture.start();
     const { session } = await fixture.core.sessions.create(ALICE, {});
     fixture.clock.pass(60_001);
@@ -94,13 +94,13 @@ describe("a start after a crash", () => {
     expect((await fixture.core.sessions.get(ALICE, session.id)).status).toBe("expired");
   });
 
-  it("refuses a lost database rather than destroy living sandboxes", async () => {
+  it("refuses a lost database instead of destroying live sandboxes", async () => {
     fixture = await CoreFixture.start();
     await fixture.core.sessions.create(ALICE, {});
     await fixture.stop("keep");
     for (const name of ["sandkasten.db", "sandkasten.db-wal"])
       await rm(join(fixture.directory, name), { force: true });
-    // However often it is tried: a refused start does not make the database an old one.
+    // However often it is tried: a refused start does not make the database count as used.
     for (let times = 0; times < 2; times++)
       await expect(fixture.crash()).rejects.toMatchObject({ code: "CONFLICT" });
     expect(fixture.machine.sandboxes.size).toBe(1);
@@ -108,7 +108,7 @@ describe("a start after a crash", () => {
 });
 
 describe("stop()", () => {
-  it("destroys all sessions when that is wanted", async () => {
+  it("destroys all sessions if configured", async () => {
     fixture = await CoreFixture.start();
     const { session } = await fixture.core.sessions.create(ALICE, {});
     await fixture.restart("destroy");
@@ -120,8 +120,8 @@ describe("stop()", () => {
   });
 });
 
-describe("while what an earlier daemon left is taken over", () => {
-  /** A backend whose list does not come before it is let through. */
+describe("during the take-over from an earlier daemon", () => {
+  /** A backend whose list is held back until the test releases it. */
   function slowList() {
     const gate = Promise.withResolvers<void>();
     const wrap = (backend: Backend): Backend =>
@@ -139,7 +139,7 @@ describe("while what an earlier daemon left is taken over", () => {
     await new FakeBackend(fixture.machine).create({ ...spec, limits: SETTINGS.defaultLimits });
   }
 
-  it("a session that is asked for is adopted before its turn, with its commands", async () => {
+  it("a requested session is adopted before its turn, with its commands", async () => {
     fixture = await CoreFixture.start();
     const { session } = await fixture.core.sessions.create(ALICE, { key: "user:a:b" });
     await fixture.run(session.id, "cd /tmp");
@@ -176,7 +176,7 @@ describe("while what an earlier daemon left is taken over", () => {
     gate.resolve();
   });
 
-  it("what an engine made late for a daemon that was killed is removed soon after", async () => {
+  it("a sandbox that an engine created late for a killed daemon is removed soon after", async () => {
     fixture = await CoreFixture.start({ settings: { pool: POOL } });
     const { session } = await fixture.core.sessions.create(ALICE, {});
     await fixture.core.pool.settled();
@@ -188,7 +188,7 @@ describe("while what an earlier daemon left is taken over", () => {
     expect((await fixture.run(session.id, "echo here")).output).toBe("here\n");
   });
 
-  it("sessions are made at once, within the quota, and never taken for remains", async () => {
+  it("sessions are created at once, within the quota, and never count as orphans", async () => {
     fixture = await CoreFixture.start();
     const { id } = (await fixture.core.sessions.create(ALICE, {})).session;
     await orphan("sbx_orphan");
@@ -207,7 +207,7 @@ describe("while what an earlier daemon left is taken over", () => {
     expect((await fixture.run(id, "echo old")).output).toBe("old\n");
   });
 
-  it("a session with a workspace waits until nothing else can have its disk", async () => {
+  it("a session with a workspace waits until nothing else can use its disk", async () => {
     fixture = await CoreFixture.start();
     await fixture.core.sessions.create(ALICE, { workspaceId: "notes" });
     const { options, gate } = slowList();
@@ -223,7 +223,7 @@ describe("while what an earlier daemon left is taken over", () => {
     expect((await making).session.status).toBe("running");
   });
 
-  it("a session whose sandbox is gone is not shown as running", async () => {
+  it("a session whose sandbox is gone is not listed as running", async () => {
     fixture = await CoreFixture.start();
     const { id } = (await fixture.core.sessions.create(ALICE, { key: "user:a:b" })).session;
     await fixture.stop("keep");
@@ -241,7 +241,7 @@ describe("while what an earlier daemon left is taken over", () => {
       .toBe("crashed");
   });
 
-  it("a repeated request gets a session anew that a killed daemon was creating", async () => {
+  it("a repeated request gets a new session if a killed daemon was creating it", async () => {
     fixture = await CoreFixture.start();
     const request = { idempotencyKey: "once" };
     const { session } = await fixture.core.sessions.create(ALICE, request);
@@ -320,7 +320,7 @@ describe("while what an earlier daemon left is taken over", () => {
     await fixture.restart("keep", {});
   });
 
-  it("a stop does not wait for what is left to be looked at", async () => {
+  it("a stop does not wait for the take-over", async () => {
     fixture = await CoreFixture.start();
     const { id } = (await fixture.core.sessions.create(ALICE, {})).session;
     const { options, gate } = slowList();
@@ -337,7 +337,7 @@ describe("leases", () => {
   const HOUR_MS = 3_600_000;
   const YEAR_MS = 365 * 24 * HOUR_MS;
 
-  /** The machine of the daemon starts anew; sandboxes on another one live on. */
+  /** The daemon's machine reboots; sandboxes on another one keep running. */
   async function reboot(offMs: number, jumpMs = 0): Promise<void> {
     await fixture.crash({
       ...fixture.options,
@@ -346,7 +346,7 @@ describe("leases", () => {
   }
 
   it.each([HOUR_MS, -HOUR_MS, YEAR_MS, -YEAR_MS])(
-    "hold when the clock is set by %i ms, before and after a restart",
+    "are unaffected when the clock is set by %i ms, before and after a restart",
     async (jump) => {
       fixture = await CoreFixture.start();
       const { id } = (await fixture.core.sessions.create(ALICE, {})).session;
@@ -363,7 +363,7 @@ describe("leases", () => {
     },
   );
 
-  it("go on after a reboot: what has passed is passed, also while the machine was off", async () => {
+  it("continue after a reboot and include the time while the machine was off", async () => {
     fixture = await CoreFixture.start();
     const { session } = await fixture.core.sessions.create(ALICE, {});
     fixture.clock.pass(20_000);
@@ -376,7 +376,7 @@ describe("leases", () => {
     expect((await fixture.core.sessions.get(ALICE, session.id)).status).toBe("expired");
   });
 
-  it("give no session more than its lifetime, however often the machine starts anew", async () => {
+  it("give no session more than its lifetime, however often the machine reboots", async () => {
     fixture = await CoreFixture.start();
     const { id } = (await fixture.core.sessions.create(ALICE, {})).session;
     for (let lived = 0; lived < 600_000; lived += 50_000) {
@@ -390,7 +390,7 @@ describe("leases", () => {
     expect(fixture.machine.sandboxes.size).toBe(0);
   });
 
-  it("expire at once what was over before the machine came up again", async () => {
+  it("expire at once if they ended before the machine was up again", async () => {
     fixture = await CoreFixture.start();
     const { id } = (await fixture.core.sessions.create(ALICE, {})).session;
     await reboot(60_000);
@@ -398,7 +398,7 @@ describe("leases", () => {
     expect(fixture.machine.sandboxes.size).toBe(0);
   });
 
-  it("do not run backwards when the clock was set back while the machine was off", async () => {
+  it("do not run backwards if the clock was set back while the machine was off", async () => {
     fixture = await CoreFixture.start();
     const { id } = (await fixture.core.sessions.create(ALICE, {})).session;
     fixture.clock.pass(20_000);
@@ -412,8 +412,8 @@ describe("leases", () => {
   });
 });
 
-describe("a row that has ended while its sandbox lives", () => {
-  it("stays ended, and the sandbox goes", async () => {
+describe("a row that has ended while its sandbox is alive", () => {
+  it("stays ended, and the sandbox is removed", async () => {
     fixture = await CoreFixture.start();
     const { session } = await fixture.core.sessions.create(ALICE, {});
     await fixture.store.updateSession(session.id, session.fence, ["running"], {

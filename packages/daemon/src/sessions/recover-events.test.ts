@@ -28,7 +28,7 @@ const names = (all: readonly StoredEvent[]): string[] =>
   all.map(({ type, data }) => ("exec_id" in data ? `${type} ${data.exec_id}` : type));
 
 describe("events of a daemon that was killed", () => {
-  it("are told by the next one, each once, when there was no time to write them down", async () => {
+  it("are recorded by the next one, each once, if there was no time to store them", async () => {
     const { session } = await fixture.core.sessions.create(ALICE, {});
     const before = await fixture.run(session.id, "echo before");
     await fixture.core.execs.settled();
@@ -42,7 +42,7 @@ describe("events of a daemon that was killed", () => {
     const ended = await fixture.run(session.id, "echo ended");
     await fixture.core.execs.settled();
     const { session: second } = await fixture.core.sessions.create(ALICE, {});
-    // Nothing of that is in the log yet.
+    // None of that is in the log yet.
     await fixture.crash();
     const after = await events();
     expect(names(after).toSorted()).toEqual(
@@ -65,7 +65,7 @@ describe("events of a daemon that was killed", () => {
     expect(names(await events())).toEqual(names(after));
   });
 
-  it("tell of an end that only the sandbox knows before the next command's start", async () => {
+  it("report an end that only the sandbox knows before the next command's start", async () => {
     await fixture[Symbol.asyncDispose]();
     fixture = await CoreFixture.start({
       wrapStore: (store) =>

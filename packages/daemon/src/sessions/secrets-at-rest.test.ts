@@ -27,7 +27,7 @@ async function everythingOnDisk(directory: string): Promise<string> {
 }
 
 describe("a secret of a session", () => {
-  it("is not on the daemon's disk, in its log or in its answers, in any usual encoding", async () => {
+  it("is not on the daemon's disk, in its log or in its responses, in any usual encoding", async () => {
     fixture = await CoreFixture.start({ network: ["*.bob.example"] });
     const { core } = fixture;
     const secrets = [
@@ -67,12 +67,12 @@ describe("a secret of a session", () => {
     await fixture.restart();
     const found = await fixture.core.sessions.get(ALICE, session.id);
     expect(certificate(found)).toBe(before);
-    // A change of the network leaves the secrets alone.
+    // A change of the network does not affect the secrets.
     const changed = await fixture.core.networks.change(ALICE, session.id, { allow: [] });
     expect(certificate(changed)).toBe(before);
   });
 
-  it("needs a network that the gateway enforces, and a host that this network allows", async () => {
+  it("requires a network that the gateway enforces, and a host that this network allows", async () => {
     fixture = await CoreFixture.start({ network: ["*.bob.example"] });
     const secrets = [{ host: "api.bob.example", header: "Authorization", value: VALUE }];
     for (const network of [undefined, "none", { allow: ["other.bob.example"] }] as const)
@@ -81,7 +81,7 @@ describe("a secret of a session", () => {
       ).rejects.toMatchObject({ code: "INVALID_REQUEST" });
   });
 
-  it("can be the administrator's only for keys that may use it", async () => {
+  it("can be the administrator's only for keys that are allowed to use it", async () => {
     fixture = await CoreFixture.start({ network: ["*.bob.example"] });
     const secrets = [{ host: "api.bob.example", header: "X-Key", name: "alices" }];
     await expect(
@@ -93,7 +93,7 @@ describe("a secret of a session", () => {
     });
   });
 
-  it("is trusted by the programs of its sandbox from the first command on", async () => {
+  it("has an authority that the sandbox's programs trust from the first command on", async () => {
     fixture = await CoreFixture.start({ network: ["*.bob.example"] });
     const secrets = [{ host: "api.bob.example", header: "Authorization", value: VALUE }];
     const { session } = await fixture.core.sessions.create(ALICE, { network: NETWORK, secrets });

@@ -18,7 +18,7 @@ async function start(options?: CoreOptions): Promise<CoreFixture> {
   return fixture;
 }
 
-/** Begins after so many turns of other promises. */
+/** Starts after this many turns of other promises. */
 async function after<T>(steps: number, work: () => Promise<T>): Promise<T> {
   for (let step = 0; step < steps; step++) await Promise.resolve();
   return await work();
@@ -27,7 +27,7 @@ async function after<T>(steps: number, work: () => Promise<T>): Promise<T> {
 const code = (expected: string) => expect.objectContaining({ code: expected });
 
 describe("create()", () => {
-  it("makes a running session of the default image with the default lease", async () => {
+  it("creates a running session of the default image with the default lease", async () => {
     const { core, clock } = await start();
     const { session, created } = await core.sessions.create(ALICE, {});
     expect(created).toBe(true);
@@ -41,7 +41,7 @@ describe("create()", () => {
     });
   });
 
-  it("answers the living session of a key instead of making another", async () => {
+  it("returns the active session of a key instead of creating another", async () => {
     const { core, machine } = await start();
     const first = await core.sessions.create(ALICE, { key: "workflow:run:default" });
     const second = await core.sessions.create(ALICE, { key: "workflow:run:default" });
@@ -49,7 +49,7 @@ describe("create()", () => {
     expect(machine.sandboxes.size).toBe(1);
   });
 
-  it("makes one sandbox for fifty requests of one key at once", async () => {
+  it("creates one sandbox for fifty concurrent requests with one key", async () => {
     const { core, machine } = await start();
     const all = await Promise.all(
       Array.from({ length: 50 }, () => core.sessions.create(ALICE, { key: "workflow:a:b" })),
@@ -59,7 +59,7 @@ describe("create()", () => {
     expect(machine.sandboxes.size).toBe(1);
   });
 
-  it("begins with the first of many at once before it looks at the images of the rest", async () => {
+  it("starts the first of many concurrent requests before it resolves the images of the rest", async () => {
     const { core, images } = await start({
       settings: { concurrentCreates: 2 },
       wrap: (backend) =>
@@ -83,7 +83,7 @@ describe("create()", () => {
     expect(looksBefore).toBe(2);
   });
 
-  it("makes a new session of a key when the old one has expired or was destroyed", async () => {
+  it("creates a new session for a key if the old one has expired or was destroyed", async () => {
     const { core, clock } = await start();
     const key = "agent:run:default";
     const first = await core.sessions.create(ALICE, { key });
@@ -104,7 +104,7 @@ describe("create()", () => {
     ).rejects.toThrow(code("CONFLICT"));
   });
 
-  it("gives the same key of another owner a separate session", async () => {
+  it("creates a separate session for the same key of another owner", async () => {
     const { core } = await start();
     const key = "user:a:b";
     const mine = await core.sessions.create(ALICE, { key });
@@ -125,7 +125,7 @@ describe("create()", () => {
     ).rejects.toThrow(code("CONFLICT"));
   });
 
-  it("lets no number of requests at once get past the quota", async () => {
+  it("enforces the quota for concurrent requests", async () => {
     const { core, machine } = await start();
     const caller = { ...ALICE, maxSessions: 3 };
     const tries = await Promise.allSettled(
@@ -138,7 +138,7 @@ describe("create()", () => {
     expect(machine.sandboxes.size).toBe(3);
   });
 
-  it("refuses what cannot be had and makes nothing", async () => {
+  it("refuses invalid requests and creates nothing", async () => {
     const { core, machine } = await start({ settings: { allowRootProfile: false } });
     const refusals = [
       [{ image: "nowhere" }, "INVALID_IMAGE"],
@@ -153,7 +153,7 @@ describe("create()", () => {
     expect((await core.sessions.list(ALICE, {})).rows).toEqual([]);
   });
 
-  it("gives strong isolation where it is asked for or usual, and none less to the pool", async () => {
+  it("creates strong isolation if requested or configured, also in the pool", async () => {
     const specs: SandboxSpec[] = [];
     const giving =
       (isolations: Backend["capabilities"]["isolations"]) =>
@@ -181,7 +181,7 @@ describe("create()", () => {
       ).toMatchObject({ session: { isolation: "strong" } });
   });
 
-  it("gives a network to sessions that request one, and never from the pool", async () => {
+  it("creates sessions with a network on request, and never from the pool", async () => {
     const specs: SandboxSpec[] = [];
     const giving = (backend: Backend): Backend =>
       overriding(backend, {
@@ -202,7 +202,7 @@ describe("create()", () => {
     expect(specs.filter(({ network }) => network === "full")).toHaveLength(1);
   });
 
-  it("leaves a failed session, and nothing else, when the backend fails", async () => {
+  it("leaves a failed session, and nothing else, if the backend fails", async () => {
     const failing = (backend: Backend): Backend =>
       overriding(backend, { create: () => Promise.reject(new Error("no")) });
     const { core } = await start({ wrap: failing });
@@ -216,7 +216,7 @@ describe("create()", () => {
 });
 
 describe("create() again", () => {
-  it("makes a session when the first try with this idempotency key failed", async () => {
+  it("creates a session if the first attempt with this idempotency key failed", async () => {
     let broken = true;
     const wrap = (backend: Backend): Backend =>
       overriding(backend, {
@@ -232,7 +232,7 @@ describe("create() again", () => {
     expect({ status: session.status, created }).toEqual({ status: "running", created: true });
   });
 
-  it("asks for no more inodes than a small disk can hold", async () => {
+  it("requests no more inodes than a small disk can hold", async () => {
     const { core } = await start({
       settings: { defaultLimits: { ...SETTINGS.defaultLimits, diskInodes: 65_536 } },
     });
@@ -272,7 +272,7 @@ describe("a session of another owner", () => {
 });
 
 describe("the lease", () => {
-  it("slides with use on the session's own time to live", async () => {
+  it("restarts with each use, with the session's own time to live", async () => {
     const { core, clock } = await start();
     const { id } = (await core.sessions.create(ALICE, { ttlMs: 10_000 })).session;
     for (let i = 0; i < 5; i++) {
@@ -296,7 +296,7 @@ describe("the lease", () => {
     expect(stored).toHaveBeenCalledOnce();
   });
 
-  it("ends with the lifetime, used or not", async () => {
+  it("ends with the lifetime, even if the session is in use", async () => {
     const { core, clock } = await start();
     const { id } = (await core.sessions.create(ALICE, { ttlMs: 400_000 })).session;
     clock.pass(399_000);
@@ -306,7 +306,7 @@ describe("the lease", () => {
     await expect(fixture.run(id, "true")).rejects.toThrow(code("SESSION_EXPIRED"));
   });
 
-  it("does not care about jumps of the wall clock", async () => {
+  it("is not affected by jumps of the wall clock", async () => {
     const { core, clock } = await start();
     const { id } = (await core.sessions.create(ALICE, {})).session;
     for (const jump of [3_600_000, -7_200_000, 31_536_000_000, -63_072_000_000]) {
@@ -347,7 +347,7 @@ describe("the reaper", () => {
     expect(images.collections).toEqual([new Set(["fake:host"])]);
   });
 
-  it("destroys expired sessions and calls them expired", async () => {
+  it("destroys expired sessions and marks them as expired", async () => {
     const { core, clock, machine } = await start();
     const { id } = (await core.sessions.create(ALICE, {})).session;
     clock.pass(60_001);
@@ -360,7 +360,7 @@ describe("the reaper", () => {
     await expect(fixture.run(id, "true")).rejects.toThrow(code("SESSION_EXPIRED"));
   });
 
-  it("lists an overdue session as expired, and behind those that live", async () => {
+  it("lists an overdue session as expired, after the active ones", async () => {
     const { core, clock } = await start();
     const open = async (caller: Caller, ttlMs?: number): Promise<string> => {
       clock.pass(1);
@@ -381,7 +381,7 @@ describe("the reaper", () => {
     expect((await fixture.store.getSession(others))?.status).toBe("running");
   });
 
-  it("does not wait long with a list for a backend that hangs", async () => {
+  it("does not delay a list for a backend that hangs", async () => {
     const answers = Promise.withResolvers<void>();
     const hanging = (backend: Backend): Backend =>
       overriding(backend, {
@@ -397,7 +397,7 @@ describe("the reaper", () => {
     expect((await core.sessions.list(ALICE, { status: "expired" })).rows).toHaveLength(1);
   });
 
-  it("leaves a session alone while a command runs in it", async () => {
+  it("does not end a session while a command runs in it", async () => {
     const { core, clock } = await start();
     const { id } = (await core.sessions.create(ALICE, {})).session;
     const command = { kind: "process", argv: ["cat"] } as const;
@@ -423,7 +423,7 @@ describe("the reaper", () => {
     expect((await core.sessions.get(ALICE, id)).status).toBe("expired");
   });
 
-  it("calls a session crashed whose sandbox died", async () => {
+  it("marks a session as crashed if its sandbox died", async () => {
     const { core, machine } = await start();
     const { id } = (await core.sessions.create(ALICE, {})).session;
     machine.sandboxes.clear();
@@ -434,7 +434,7 @@ describe("the reaper", () => {
   it("lets a command complete or expires the session, never half of each", async () => {
     const { core, clock } = await start();
     const outcomes = { ran: 0, refused: 0 };
-    // The lease ends, and the reaper comes, at every step of a command's beginning.
+    // The lease ends, and the reaper runs, at every step of a command's start.
     for (let trial = 0; trial < 200; trial++) {
       const { id } = (await core.sessions.create(ALICE, {})).session;
       clock.pass(59_999);
@@ -468,7 +468,7 @@ describe("the reaper", () => {
     expect(outcomes.refused).toBeGreaterThan(10);
   });
 
-  it("comes by itself, every half a minute", async () => {
+  it("runs automatically, every half a minute", async () => {
     vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
     try {
       const { core, clock } = await start();
@@ -485,7 +485,7 @@ describe("the reaper", () => {
     }
   });
 
-  it("tries again to destroy what could not be destroyed", async () => {
+  it("retries failed destroys", async () => {
     let broken = true;
     const wrap = (backend: Backend): Backend =>
       overriding(backend, {
@@ -504,7 +504,7 @@ describe("the reaper", () => {
     expect(machine.sandboxes.size).toBe(0);
   });
 
-  it("forgets sessions and their output after the retention", async () => {
+  it("deletes sessions and their output after the retention time", async () => {
     const { core, clock } = await start();
     const { id } = (await core.sessions.create(ALICE, {})).session;
     const { id: exec } = await fixture.run(id, "echo kept");
@@ -522,7 +522,7 @@ describe("the reaper", () => {
 });
 
 describe("destroy()", () => {
-  it("ends the session, also a second time, and knows nothing of an unknown one", async () => {
+  it("ends the session, is idempotent, and does not find an unknown one", async () => {
     const { core, machine } = await start();
     const { id } = (await core.sessions.create(ALICE, {})).session;
     await Promise.all([core.sessions.destroy(ALICE, id), core.sessions.destroy(ALICE, id)]);
@@ -533,7 +533,7 @@ describe("destroy()", () => {
     await expect(fixture.run(id, "true")).rejects.toThrow(code("SESSION_NOT_FOUND"));
   });
 
-  it("gives up a session that is being made", async () => {
+  it("aborts a session that is being created", async () => {
     const making = Promise.withResolvers<string>();
     const wrap = (backend: Backend): Backend =>
       overriding(backend, {
@@ -559,7 +559,7 @@ describe("destroy()", () => {
     expect((await core.sessions.get(ALICE, row?.id ?? "")).status).toBe("destroyed");
   });
 
-  it("ends commands that run as gone with the sandbox, and those that wait as not started", async () => {
+  it("ends running commands as sandbox_gone, and waiting ones as not started", async () => {
     const { core } = await start();
     const { id } = (await core.sessions.create(ALICE, {})).session;
     const command = { kind: "shell", text: "sleep 100" } as const;
@@ -606,7 +606,7 @@ it("the ends of queued commands are stored together when their session or shell 
 });
 
 describe("pause() and resume()", () => {
-  it("refuse the use of a paused session and go on afterwards", async () => {
+  it("refuse the use of a paused session and allow it afterwards", async () => {
     const { core } = await start();
     const { id } = (await core.sessions.create(ALICE, {})).session;
     expect((await core.sessions.pause(ALICE, id)).status).toBe("paused");
@@ -629,8 +629,8 @@ describe("pause() and resume()", () => {
   });
 });
 
-describe("a session whose insertion the store carried out and did not answer", () => {
-  /** A store that answers nothing after the insertion until it is let through. */
+describe("a session whose insertion succeeded without a response from the store", () => {
+  /** A store that does not respond after the insertion until the test releases it. */
   async function begin(isSilentAfter: boolean) {
     const failure = new SandboxError("INTERNAL_ERROR", "the connection broke");
     const state = { isBreaking: true, isSilent: false };
@@ -657,7 +657,7 @@ describe("a session whose insertion the store carried out and did not answer", (
     return { core, options, state, statuses };
   }
 
-  it("is ended as failed as soon as the store answers", async () => {
+  it("is marked as failed as soon as the store responds", async () => {
     const { core, statuses } = await begin(false);
     await expect.poll(statuses).toEqual(["failed"]);
     expect(core.counts().sessions.creating).toBe(0);
@@ -673,7 +673,7 @@ describe("a session whose insertion the store carried out and did not answer", (
     expect(await statuses()).toEqual(["failed"]);
   });
 
-  it("makes way for the repeated request", async () => {
+  it("does not block the repeated request", async () => {
     const { core, options, state, statuses } = await begin(true);
     state.isSilent = false;
     const { session, created } = await core.sessions.create(ALICE, options);
@@ -685,7 +685,7 @@ describe("a session whose insertion the store carried out and did not answer", (
 describe("the pool", () => {
   const settings = { pool: [{ image: "host", profile: "restricted" as const, size: 2 }] };
 
-  it("hands out a sandbox once and makes another", async () => {
+  it("hands out a sandbox once and creates another", async () => {
     const { core, machine } = await start({ settings });
     await core.pool.settled();
     const pooled = new Set(machine.sandboxes.keys());
@@ -699,7 +699,7 @@ describe("the pool", () => {
     expect(core.counts().pooled).toBe(2);
   });
 
-  it("makes a sandbox cold for what is special about a request", async () => {
+  it("is not used for requests with special settings", async () => {
     const { core } = await start({ settings });
     await core.pool.settled();
     for (const options of [
@@ -712,7 +712,7 @@ describe("the pool", () => {
       expect((await core.sessions.create(ALICE, options)).session.acquireSource).toBe("cold");
   });
 
-  it("never hands out a dead one, nor one of an image that has changed", async () => {
+  it("never hands out a dead sandbox, nor one of an outdated image", async () => {
     const { core, machine, images } = await start({ settings });
     await core.pool.settled();
     const [first] = machine.sandboxes.keys();
@@ -727,7 +727,7 @@ describe("the pool", () => {
     expect(cold.acquireSource).toBe("cold");
   });
 
-  it("replaces what is of an image that has changed, and counts it no more", async () => {
+  it("replaces sandboxes of an outdated image, and no longer counts them", async () => {
     const { core, machine, images } = await start({ settings });
     await core.pool.settled();
     const old = new Set(machine.sandboxes.keys());
@@ -739,14 +739,14 @@ describe("the pool", () => {
     expect(session).toMatchObject({ acquireSource: "pool", imageDigest: "fake:newer" });
   });
 
-  it("keeps a sandbox that no session got, since no client knows it", async () => {
+  it("keeps a sandbox that no session got, because no client knows it", async () => {
     const { core, machine } = await start({ settings });
     await core.pool.settled();
     const pooled = new Set(machine.sandboxes.keys());
     const { session } = await core.sessions.create(ALICE, { key: "user:a:b", env: { A: "1" } });
     const one = { ...ALICE, maxSessions: 1 };
     await expect(core.sessions.create(one, {})).rejects.toMatchObject({ code: "QUOTA_EXCEEDED" });
-    // Only the store finds the key's session: two requests at once.
+    // Only the store finds the key's session: two concurrent requests.
     const both = { idempotencyKey: "once" };
     const made = await Promise.all([1, 2].map(() => core.sessions.create(ALICE, both)));
     expect(made.filter(({ created }) => created)).toHaveLength(1);
@@ -760,7 +760,7 @@ describe("the pool", () => {
     expect(session.acquireSource).toBe("cold");
   });
 
-  it("keeps a sandbox when the store fails, and gives it to a session only once", async () => {
+  it("keeps a sandbox if the store fails, and gives it to a session only once", async () => {
     const failure = new SandboxError("STORAGE_FULL", "no space left");
     let isAnswerLost = false;
     let isFailing = true;
@@ -785,11 +785,11 @@ describe("the pool", () => {
     isFailing = false;
     const { session } = await core.sessions.create(ALICE, {});
     expect(session).toMatchObject({ acquireSource: "pool", status: "running" });
-    // The one whose answer was lost belonged to a session that no client got.
+    // The sandbox whose response was lost belonged to a session that no client got.
     expect([...machine.sandboxes.keys()].filter((id) => pooled.has(id))).toEqual([session.id]);
   });
 
-  it("makes nothing of what takes an image's place, and fills when the image arrives", async () => {
+  it("creates nothing from the substitute of an image, and fills when the image arrives", async () => {
     const pool = [{ image: "python", profile: "restricted" as const, size: 2 }];
     const { core, machine, images } = await start({ settings: { pool } });
     images.substitutes.set("python", "host");
@@ -812,7 +812,7 @@ describe("the pool", () => {
     expect(core.counts().pooled).toBe(0);
   });
 
-  it("notices a change that comes while it is being filled", async () => {
+  it("notices a change of the image while it is being filled", async () => {
     const { core, images, machine } = await start({ settings });
     images.move("host", "fake:second");
     core.pool.refill();
@@ -824,7 +824,7 @@ describe("the pool", () => {
     expect(core.counts().pooled).toBe(2);
   });
 
-  it("lets go of sandboxes that died while they waited", async () => {
+  it("drops sandboxes that died while they waited", async () => {
     const { core, machine } = await start({ settings });
     await core.pool.settled();
     const [first = ""] = machine.sandboxes.keys();
@@ -836,11 +836,11 @@ describe("the pool", () => {
     expect(machine.sandboxes.size).toBe(2);
   });
 
-  it("makes a session all the same when another daemon took its sandboxes for remains", async () => {
+  it("creates a session even if another daemon removed its sandboxes as orphans", async () => {
     const { core, machine, store } = await start({ settings });
     await core.pool.settled();
     const pooled = [...machine.sandboxes.keys()];
-    // They live still, and nothing says any more that they are this daemon's.
+    // They still run, but no record says that they belong to this daemon.
     for (const id of pooled) await store.deleteSideSandbox(id);
     const { session } = await core.sessions.create(ALICE, {});
     expect(session).toMatchObject({ status: "running", acquireSource: "cold" });
@@ -848,7 +848,7 @@ describe("the pool", () => {
     for (const id of pooled) expect(machine.sandboxes.has(id)).toBe(false);
   });
 
-  it("leaves nothing of a sandbox that could not be made, in the store or on the machine", async () => {
+  it("leaves nothing of a sandbox whose creation failed, in the store or on the machine", async () => {
     let isBroken = true;
     const { core, machine, store } = await start({
       settings,
@@ -871,7 +871,7 @@ describe("the pool", () => {
   });
 
   it.each(["before", "after"])(
-    "leaves nothing of a sandbox that a daemon was killed with %s it became a session's",
+    "leaves nothing of a sandbox if a daemon was killed with %s it became a session's",
     async (moment) => {
       const reached = Promise.withResolvers<string>();
       const { core, machine } = await start({
@@ -898,7 +898,7 @@ describe("the pool", () => {
     },
   );
 
-  it("is gone after a stop, and its remains after a crash", async () => {
+  it("is gone after a stop, and is cleaned up after a crash", async () => {
     const { core, machine } = await start({ settings });
     await core.pool.settled();
     await fixture.crash({});

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { checkTransition, isLiving, unusable } from "./states.ts";
 
 describe("states of a session", () => {
-  it("know which may follow which, and refuse every other transition with CONFLICT", () => {
+  it("allow only valid transitions, and refuse all others with CONFLICT", () => {
     const allowed: string[] = [];
     for (const from of SESSION_STATUSES)
       for (const to of SESSION_STATUSES)
@@ -28,7 +28,7 @@ describe("states of a session", () => {
     ]);
   });
 
-  it("tell living from ended", () => {
+  it("distinguish active from ended", () => {
     expect(SESSION_STATUSES.filter(isLiving)).toEqual([
       "creating",
       "running",
@@ -37,7 +37,7 @@ describe("states of a session", () => {
     ]);
   });
 
-  it("answer a use of each with the code that clients know", () => {
+  it("return the documented error for a use in each state", () => {
     const codes = SESSION_STATUSES.map((status) => [status, unusable("ses_1", status).code]);
     expect(Object.fromEntries(codes)).toEqual({
       creating: "CONFLICT",

@@ -12,8 +12,8 @@ interface StoredBytes {
  * Undefined if it is too long.
  *
  * SECURITY: `env` and `stdin` may hold secrets. They stay in the database, which only the daemon's
- * user can read, until the command has ended (threat: reaching another tenant). Guarded by "its request
- * is removed" in execs.test.ts.
+ * user can read, until the command has ended (threat: reaching another tenant). Guarded by "the stored
+ * request is removed" in execs.test.ts.
  */
 export function storedRequest(options: StartExecOptions): string | undefined {
   const { command, stdin } = options;

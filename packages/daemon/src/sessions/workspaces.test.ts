@@ -15,7 +15,7 @@ afterEach(async () => {
 
 const code = (expected: string) => expect.objectContaining({ code: expected });
 
-/** As a daemon does that takes them for orphans. */
+/** As a daemon does that considers them orphans. */
 async function removeSandboxes(): Promise<void> {
   const backend = new FakeBackend(fixture.machine);
   for (const id of fixture.machine.sandboxes.keys()) await backend.destroy(id);
@@ -40,7 +40,7 @@ describe("a workspace", () => {
     });
   });
 
-  it("is another for another owner", async () => {
+  it("is a different one for another owner", async () => {
     const { sessions, workspaces } = fixture.core;
     const mine = (await sessions.create(ALICE, { workspaceId: "notes" })).session;
     await fixture.run(mine.id, "echo mine > /workspace/memo");
@@ -50,7 +50,7 @@ describe("a workspace", () => {
     expect(await workspaces.list(BOB)).toHaveLength(1);
   });
 
-  it("can be used without a session, through a sandbox that goes when it is idle", async () => {
+  it("can be used without a session, through a sandbox that is removed when idle", async () => {
     const { workspaces, reaper } = fixture.core;
     {
       using visit = await workspaces.enter(ALICE, "notes", { make: true });
@@ -77,7 +77,7 @@ describe("a workspace", () => {
     const { workspaces, membership, reaper } = fixture.core;
     (await workspaces.enter(ALICE, "notes", { make: true }))[Symbol.dispose]();
     const [old] = fixture.machine.sandboxes.keys();
-    // What the other daemon does: it declares this one dead and forgets its sandboxes.
+    // What the other daemon does: it declares this one dead and removes its sandboxes.
     await fixture.store.leave(membership.fence);
     await fixture.store.deleteSideSandbox(String(old));
     await membership.beat();
@@ -101,7 +101,7 @@ describe("a workspace", () => {
     const { sessions, workspaces } = fixture.core;
     const created = sessions.create(ALICE, { workspaceId: "notes" });
     await begun.promise;
-    // Another daemon, whose memory knows nothing of this creation, uses the workspace meanwhile.
+    // Another daemon, which does not know of this creation, uses the workspace meanwhile.
     const { diskId } = await workspaces.get(ALICE, "notes");
     await fixture.store.touchWorkspace(diskId, fixture.clock.nowMs());
     failure.reject(new Error("no"));
@@ -136,13 +136,13 @@ describe("a workspace", () => {
     expect(fixture.machine.workspaces.size).toBe(0);
     const { session } = await sessions.create(ALICE, { workspaceId: "notes" });
     await expect(workspaces.destroy(ALICE, "notes")).rejects.toMatchObject(conflict);
-    // The refusal took the mark back.
+    // The refusal has removed the mark.
     const { diskId: later } = await workspaces.get(ALICE, "notes");
     expect(await fixture.store.touchWorkspace(later, 1)).toBe(true);
     expect(session.workspaceId).toBe("notes");
   });
 
-  it("whose destruction another daemon began is destroyed before it is used again", async () => {
+  it("is destroyed before it is used again if another daemon began to destroy it", async () => {
     const { sessions, workspaces } = fixture.core;
     const { id } = (await sessions.create(ALICE, { workspaceId: "notes" })).session;
     await fixture.run(id, "echo old > /workspace/memo");
@@ -153,7 +153,7 @@ describe("a workspace", () => {
     await fixture.crash();
     const next = (await fixture.core.sessions.create(ALICE, { workspaceId: "notes" })).session;
     expect((await fixture.run(next.id, "cat /workspace/memo")).output).not.toBe("old\n");
-    // That daemon only stood still, and goes on: its disk is another one.
+    // That daemon was only stalled, and continues: its disk is another one.
     await new FakeBackend(fixture.machine).destroyWorkspace(diskId);
     await fixture.store.deleteWorkspace(diskId);
     await fixture.core.sessions.destroy(ALICE, next.id);
@@ -161,7 +161,7 @@ describe("a workspace", () => {
     expect(fixture.machine.workspaces.size).toBe(1);
   });
 
-  it("that an engine may still remove late is not used again", async () => {
+  it("is not used again while an engine may still remove it late", async () => {
     let isLate = true;
     const removals: (() => Promise<void>)[] = [];
     const silent = (backend: Backend): Backend =>
@@ -187,7 +187,7 @@ describe("a workspace", () => {
     expect((await workspaces.get(ALICE, "notes")).diskId).not.toBe(diskId);
   });
 
-  it("whose removal the engine did not answer is removed later, without another request", async () => {
+  it("is removed later, without another request, if the engine did not confirm the removal", async () => {
     let isSilent = true;
     const silent = (backend: Backend): Backend =>
       overriding(backend, {
@@ -208,7 +208,7 @@ describe("a workspace", () => {
     expect(fixture.machine.workspaces.size).toBe(0);
   });
 
-  it("does not come back with a file call that another daemon's destruction overtook", async () => {
+  it("is not restored by a file call that another daemon's destruction overtook", async () => {
     const create = Promise.withResolvers<void>();
     const begun = Promise.withResolvers<void>();
     const slow = (backend: Backend): Backend =>
@@ -236,7 +236,7 @@ describe("a workspace", () => {
     expect(fixture.machine.sandboxes.size).toBe(0);
   });
 
-  it("is used through the session that has it", async () => {
+  it("is used through the session that mounts it", async () => {
     const { sessions, workspaces } = fixture.core;
     const { id } = (await sessions.create(ALICE, { workspaceId: "notes" })).session;
     using visit = await workspaces.enter(ALICE, "notes");
@@ -257,7 +257,7 @@ describe("a workspace", () => {
     await expect(workspaces.destroy(ALICE, "notes")).rejects.toThrow(code("FILE_NOT_FOUND"));
   });
 
-  it("tells which sessions have it at another path, after a restart too, and stays while they do", async () => {
+  it("knows which sessions mount it at another path, even after a restart, and stays while they do", async () => {
     const workspaces = [{ id: "data", path: "/mnt", readOnly: true }];
     const made = (await fixture.core.sessions.create(ALICE, { workspaces })).session;
     expect(made).toMatchObject({ workspaces });
@@ -277,7 +277,7 @@ describe("a workspace", () => {
     await fixture.core.workspaces.destroy(ALICE, "data");
   });
 
-  it("is made anew by a write that waited for its end, and nothing of it is lost", async () => {
+  it("is created again by a write that waited for its end, and nothing of it is lost", async () => {
     const { workspaces } = fixture.core;
     const first = workspaces.enter(ALICE, "notes", { make: true });
     await first;
@@ -298,7 +298,7 @@ describe("a workspace", () => {
     expect(fixture.machine.workspaces.size).toBe(listed.length);
   });
 
-  it("can be used while the session that has it is over", async () => {
+  it("can be used after the lifetime of its session has ended", async () => {
     const { sessions, workspaces } = fixture.core;
     await sessions.create(ALICE, { workspaceId: "notes" });
     fixture.clock.pass(60_001);
@@ -306,7 +306,7 @@ describe("a workspace", () => {
     await visit.channel.writeFile("/workspace/memo", Buffer.from("x"));
   });
 
-  it("is not left behind by a session that could not be made", async () => {
+  it("is not left behind by a session that could not be created", async () => {
     const failing = (backend: Backend): Backend =>
       overriding(backend, { create: () => Promise.reject(new Error("no")) });
     await fixture.restart("keep", { wrap: failing });
@@ -327,7 +327,7 @@ describe("a workspace", () => {
     expect(await workspaces.list(caller)).toHaveLength(2);
   });
 
-  it("takes no more sandboxes for file calls than an owner may have, the idle ones first", async () => {
+  it("uses no more sandboxes for file calls than an owner can have, and replaces idle ones first", async () => {
     const { workspaces } = fixture.core;
     const enter = (n: number) => workspaces.enter(ALICE, `space-${n}`, { make: true });
     const held = [];

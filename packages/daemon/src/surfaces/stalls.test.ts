@@ -8,9 +8,9 @@ import type { OpenApiDocument, Operation } from "./native/openapi/openapi.ts";
 import { ALICES_KEY } from "./testing/http-fixture.ts";
 import type { StallServer } from "./testing/stall-server.ts";
 
-/** What a request may hold up others for. */
+/** How long a request can block others. */
 const MAX_STALL_MS = 100;
-/** The most that a route reads as JSON, and what all of them read. */
+/** The largest JSON that a route reads, and the largest that all of them read. */
 const LARGE = 8_388_608;
 const SMALL = 262_144;
 
@@ -25,7 +25,7 @@ afterAll(async () => {
   await once(child, "exit");
 });
 
-/** The longest that the server did nothing else, since it was last asked. */
+/** The longest time that the server was blocked, since the last query. */
 async function worstStall(): Promise<number> {
   child.send("worst");
   const [worstMs] = (await once(child, "message")) as [number];
@@ -33,8 +33,8 @@ async function worstStall(): Promise<number> {
 }
 
 /**
- * The stall that the work itself causes. What it costs, it costs each time; a pause of the machine, which
- * others share, does not come back, so that the smallest of three measurements counts.
+ * The stall that the work itself causes. It occurs each time, unlike a pause of the machine, which is
+ * shared with others; so the smallest of three measurements counts.
  */
 async function stallOf(work: () => Promise<void>): Promise<number> {
   let leastMs = Infinity;
@@ -54,7 +54,7 @@ function frame(opcode: number, text = "", final = 0x80): Buffer {
   ]);
 }
 
-/** As many as a message may have. */
+/** As many as a message can have. */
 function emptyFragments(): Buffer[] {
   return Array.from({ length: 16_000 }, () => frame(0, "", 0));
 }
@@ -68,17 +68,17 @@ interface Attack {
 const document: OpenApiDocument = await servedDocument();
 const routes = Object.entries(document.paths).flatMap(([path, operations]) =>
   Object.entries(operations)
-    // A WebSocket has separate tests.
+    // WebSockets have separate tests.
     .filter(([method]) => method !== "head" && !path.endsWith("/pty"))
     .map(([method, operation]) => ({ method: method.toUpperCase(), path, operation })),
 );
-// What the others need is removed last.
+// Resources that the others need are removed last.
 routes.sort((one, other) => Number(one.method === "DELETE") - Number(other.method === "DELETE"));
 
 const named = (prefix: string, count: number, value: string): string =>
   Array.from({ length: count }, (_, index) => `"${prefix}${index}":${value}`).join(",");
 
-/** Bodies of a size that cost much to read, for a route that has these fields. */
+/** Bodies of a size that is expensive to read, for a route with these fields. */
 function jsonAttacks(fields: readonly string[], size: number): Record<string, string> {
   const inField = (value: string): string =>
     `{${fields.map((field) => `${JSON.stringify(field)}:${value}`).join(",")}}`;
@@ -177,17 +177,17 @@ async function send(method: string, path: string, attack: Attack): Promise<numbe
     await (isStream ? answer.body?.cancel() : answer.arrayBuffer());
     return answer.status;
   } catch (error) {
-    // Streams last, and a connection is cut when its body is too long; the server is what counts.
+    // Streams last, and a connection breaks if its body is too long; only the server is measured.
     if (leave.aborted || error instanceof TypeError) return 0;
     throw error;
   }
 }
 
-describe("a request that costs as much as can be sent", () => {
+describe("a request with the maximum cost", () => {
   it.each([
     ["that JSON writes as six each", 1],
     ["that are not UTF-8", 0xff],
-  ])("does not stall other requests when its response has megabytes %s", async (_name, byte) => {
+  ])("does not stall other requests if its response has megabytes %s", async (_name, byte) => {
     const content = Buffer.alloc(6_000_000, byte).toString("base64");
     const asked = { cmd: ["cat"], stdin_base64: content, output_budget_bytes: 16_777_216 };
     const body = JSON.stringify({ ...asked, raw_output: true });
@@ -258,7 +258,7 @@ describe("a request that costs as much as can be sent", () => {
       "tiny chunks that a route without a body must discard",
       () => chunkedHead("DELETE", "/workspaces/missing") + tinyChunks(),
     ],
-  ])("does not stall other requests when a connection brings %s", async (_name, textOf) => {
+  ])("does not stall other requests if a connection sends %s", async (_name, textOf) => {
     const text = textOf();
     const stall = stallOf(async () => {
       const socket = connect(Number(new URL(server.url).port), "127.0.0.1");
@@ -283,7 +283,7 @@ describe("a request that costs as much as can be sent", () => {
       "messages of empty fragments",
       Buffer.concat([frame(2, "", 0), ...emptyFragments(), frame(0)]),
     ],
-  ])("does not stall other requests when WebSockets bring %s", async (_name, flood) => {
+  ])("does not stall other requests if WebSockets send %s", async (_name, flood) => {
     const { session } = server.ids;
     const head = `GET /v1/sessions/${session}/pty HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${ALICES_KEY}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n`;
     const frames = Buffer.concat(
@@ -310,7 +310,7 @@ describe("a request that costs as much as can be sent", () => {
     expect(await stall).toBeLessThan(MAX_STALL_MS);
   });
 
-  it("does not stall other requests longer when many come at once", async () => {
+  it("does not stall other requests longer if many arrive at once", async () => {
     const body = JSON.stringify({ path: "x", text: "\u{1f600}".repeat((LARGE - 64) / 4) });
     const stall = stallOf(async () => {
       await Promise.all(

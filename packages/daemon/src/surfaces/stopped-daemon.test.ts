@@ -1,4 +1,4 @@
-/** A daemon that was stopped for longer than it waits for clients must not blame them for that time. */
+/** A daemon that was stopped for longer than it waits for clients must not blame the clients. */
 import { fork } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
@@ -10,7 +10,7 @@ import { WebSocket } from "ws";
 import { ALICES_KEY } from "./testing/http-fixture.ts";
 import type { StoppedServer } from "./testing/stopped-server.ts";
 
-/** More than twice the server's patience. */
+/** More than twice the server's timeout. */
 const STOPPED_MS = 5_000;
 /** More than the buffers of a connection hold. */
 const LARGE_BYTES = 32 * 1_048_576;
@@ -36,7 +36,7 @@ async function stopAndContinue(meanwhile: () => void = () => undefined): Promise
   await sleep(200);
 }
 
-/** Sends the first part of a body and gives the request to end it with. */
+/** Sends the first part of a body and returns the request to complete it. */
 async function begin(path: string, type: string, body: string): Promise<ClientRequest> {
   const url = `${server.url}/v1/sessions/${server.session}${path}`;
   const method = type === "application/octet-stream" ? "PUT" : "POST";
@@ -52,7 +52,7 @@ async function statusOf(sent: ClientRequest): Promise<number | undefined> {
   return answer.statusCode;
 }
 
-it("goes on with requests whose bodies were under way", async () => {
+it("continues requests whose bodies were in progress", async () => {
   const form = '--x\r\ncontent-disposition: form-data; name="file"; filename="f"\r\n\r\n';
   const halves: readonly [ClientRequest, string][] = [
     [await begin("/exec", "application/json", '{"cmd":'), '"true"}'],
@@ -69,7 +69,7 @@ it("goes on with requests whose bodies were under way", async () => {
   expect(await Promise.all(answers)).toEqual([200, 200, 200]);
 }, 30_000);
 
-it("goes on with an answer that the client had not read", async () => {
+it("continues a response that the client had not read", async () => {
   const url = `${server.url}/v1/sessions/${server.session}/fs/file?path=large`;
   const body = Buffer.alloc(LARGE_BYTES, 1);
   expect((await fetch(url, { method: "PUT", headers, body })).ok).toBe(true);
@@ -82,7 +82,7 @@ it("goes on with an answer that the client had not read", async () => {
   expect(bytes).toBe(LARGE_BYTES);
 }, 30_000);
 
-it("keeps a terminal whose answer to a ping it had not read", async () => {
+it("keeps a terminal whose pong it had not read", async () => {
   const url = `${server.url.replace("http", "ws")}/v1/sessions/${server.session}/pty?cmd=cat`;
   await using stack = new AsyncDisposableStack();
   const socket = new WebSocket(url, ["sandkasten.v1"], { headers, autoPong: false });

@@ -42,7 +42,7 @@ describe("the metrics of sessions and commands", () => {
     expect(lines()).toContain("sandkasten_session_lifetime_seconds_sum 7");
   });
 
-  it("count what could not be made by its error code, and never as made", async () => {
+  it("count failed creations by error code, and never as created", async () => {
     isBroken = true;
     await expect(fixture.core.sessions.create(ALICE, {})).rejects.toThrow("fell over");
     await expect(fixture.core.sessions.create(ALICE, { image: "nowhere" })).rejects.toMatchObject({

@@ -31,13 +31,13 @@ describe("isolationTier()", () => {
     expect(isolationTier("restricted", others)).toBe("weak");
   });
 
-  test("does not ask for a code user in the root profile", () => {
+  test("does not require a code user in the root profile", () => {
     const asRoot = STANDARD.filter((name) => name !== "code_user" && name !== "init_protected");
     expect(isolationTier("root", facts(asRoot))).toBe("standard");
     expect(isolationTier("restricted", facts(asRoot))).toBe("weak");
   });
 
-  test("is strong with an own kernel, as long as the host enforces its limits", () => {
+  test("is strong with a separate kernel, as long as the host enforces its limits", () => {
     expect(isolationTier("restricted", facts([...LIMITS, "own_kernel"]))).toBe("strong");
     for (const missing of LIMITS) {
       const rest = LIMITS.filter((name) => name !== missing);

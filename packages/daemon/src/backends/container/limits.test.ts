@@ -12,7 +12,7 @@ describe.each([
   it.each([
     [16 * MIB, 32_768],
     [1024 * MIB, 2_097_152],
-  ])("of %d bytes has room for %d files, and for no more", (diskBytes, most) => {
+  ])("of %d bytes has room for %d files and no more", (diskBytes, most) => {
     expect(() => check({ diskBytes, diskInodes: most })).not.toThrow();
     const refusal = refusalOf(() => check({ diskBytes, diskInodes: most + 1 }));
     expect(refusal).toMatchObject({

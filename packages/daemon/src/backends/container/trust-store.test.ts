@@ -32,7 +32,7 @@ const DEBIAN = {
   "/usr/local/share/ca-certificates": "directory",
 } as const;
 
-it("the hash is the one that OpenSSL looks for", () => {
+it("the hash is the one that OpenSSL looks up", () => {
   const printed = execFileSync("openssl", ["x509", "-noout", "-hash"], { input: certificate });
   expect(hash).toBe(printed.toString().trim());
 });
@@ -62,7 +62,7 @@ describe("the trust store", () => {
     });
   });
 
-  it("of an image without any is made where most programs look", async () => {
+  it("of an image without one is created where most programs look", async () => {
     const store = await findTrustStore(imageOf({}), certificate);
     expect(store.bundles).toEqual(["/etc/ssl/certs/ca-certificates.crt"]);
     expect(store.hashed).toEqual([`/etc/ssl/certs/${hash}.0`]);
@@ -71,14 +71,14 @@ describe("the trust store", () => {
     expect(bundle?.content.endsWith(certificate)).toBe(true);
   });
 
-  it("that a certificate of the same name is in already keeps both", async () => {
+  it("keeps both certificates if one with the same name exists", async () => {
     const image = imageOf({ ...DEBIAN, [`/etc/ssl/certs/${hash}.0`]: "file" });
     const { hashed } = await findTrustStore(image, certificate);
     expect(hashed).toEqual([`/etc/ssl/certs/${hash}.1`]);
   });
 
   it.each(["/proc/self/fd", "/workspace", "/dev", "/home/sandbox", "/"])(
-    "that a hostile image links to %s is left alone",
+    "is left alone if a hostile image links it to %s",
     async (to) => {
       const image = imageOf({ "/etc/ssl/certs": { to }, [to]: "directory" });
       const { bundles, hashed } = await findTrustStore(image, certificate);
@@ -90,7 +90,7 @@ describe("the trust store", () => {
 describe("the files of a sandbox", () => {
   const read = async (): Promise<string> => await Promise.resolve("of the image\n\n");
 
-  it("are the certificates of the image and one more", async () => {
+  it("contain the certificates of the image and the new one", async () => {
     const store = await findTrustStore(imageOf(DEBIAN), certificate);
     const files = await trustFiles(store, read, certificate, "restricted");
     expect(files).toEqual([
@@ -102,7 +102,7 @@ describe("the files of a sandbox", () => {
     ]);
   });
 
-  it("are also where root has the bundles made from", async () => {
+  it("include the sources from which root builds the bundles", async () => {
     const store = await findTrustStore(imageOf(DEBIAN), certificate);
     const files = await trustFiles(store, read, certificate, "root");
     expect(files.map(({ path }) => path)).toContain(

@@ -35,7 +35,7 @@ function settings(spec: Partial<SandboxSpec> = {}): ReturnType<typeof sandboxSet
 }
 
 describe("a container", () => {
-  test("is named and made by ids, and takes nothing but variables of the image", () => {
+  test("is named by its ids, and takes only variables from the image", () => {
     expect(settings()).toMatchObject({
       name: "sbx_one",
       Image: "sha256:abc",
@@ -58,7 +58,7 @@ describe("a container", () => {
     );
   });
 
-  test("has the least rights, and no network", () => {
+  test("has the least privileges, and no network", () => {
     expect(settings().HostConfig).toMatchObject({
       ReadonlyRootfs: true,
       Privileged: false,
@@ -78,7 +78,7 @@ describe("a container", () => {
       readonly syscalls: readonly { readonly names: string[]; readonly errnoRet?: number }[];
     };
     expect(defaultAction).toBe("SCMP_ACT_ERRNO");
-    // Older engines answer EPERM by default, which ends programs that would do without clone3.
+    // Older engines return EPERM by default, which ends programs that would work without clone3.
     expect(syscalls.find(({ names }) => names.includes("clone3"))?.errnoRet).toBe(38);
     expect(settings({ profile: "root" }).HostConfig?.ReadonlyRootfs).toBe(false);
   });
@@ -90,7 +90,7 @@ describe("a container", () => {
     expect([HostConfig.NetworkMode, HostConfig.Dns]).toEqual(["the-network", undefined]);
   });
 
-  test("has its limits, and no more processors than there are", () => {
+  test("has its limits, and no more processors than the machine", () => {
     expect(settings().HostConfig).toMatchObject({
       Memory: 128 * MIB,
       MemorySwap: 128 * MIB,
@@ -106,7 +106,7 @@ describe("a container", () => {
     expect(Object.keys(Tmpfs)).toEqual(["/tmp", "/run", "/dev/shm"]);
   });
 
-  test("has the workspace in both places, a home that goes with it, and a runner to read only", () => {
+  test("has the workspace at both paths, a home that is removed with it, and a read-only runner", () => {
     const mounts = settings().HostConfig?.Mounts ?? [];
     expect(
       mounts.map(({ Target, Source, ReadOnly }) => [Target, Source, ReadOnly ?? false]),
@@ -124,7 +124,7 @@ describe("a container", () => {
     expect(asRoot.map(({ Target }) => Target)).not.toContain("/var/tmp");
   });
 
-  test("hides the engine's /sys and all that other sandboxes hide", () => {
+  test("hides the engine's /sys and everything else that other sandboxes hide", () => {
     expect(settings().HostConfig?.MaskedPaths).toEqual(
       expect.arrayContaining(["/sys", "/dev/mqueue", "/proc/keys", "/proc/kallsyms"]),
     );
@@ -132,7 +132,7 @@ describe("a container", () => {
   });
 });
 
-test("a part of a volume is mounted by itself, and a directory by its path", () => {
+test("mounts a part of a volume separately, and a directory by its path", () => {
   expect(mountOf({ kind: "volume", name: "v", subpath: "sbx_one" }, "/workspace")).toMatchObject({
     Type: "volume",
     Source: "v",

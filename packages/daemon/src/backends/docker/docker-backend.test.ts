@@ -1,4 +1,4 @@
-/** The Docker backend, held to what every backend does. */
+/** The Docker backend passes the suite of every backend. */
 import { backendSuite } from "@sandkasten/testkit";
 import { describe, expect, test } from "vitest";
 import { DOCKER_IMAGES } from "../../../../../tests/support/docker-under-test.ts";
@@ -7,7 +7,7 @@ import { DockerMachine } from "./testing/docker-machine.ts";
 
 backendSuite("docker", async () => {
   const machine = await DockerMachine.start();
-  // While there is one, the runner's volume need not be made anew for each of the others.
+  // While one sandbox exists, the others need not create the runner's volume again.
   await machine.create();
   return {
     backend: machine.backend,
@@ -17,7 +17,7 @@ backendSuite("docker", async () => {
   };
 });
 
-describe("an image as it comes", () => {
+describe("an unmodified image", () => {
   test.each([
     ["busybox", ["echo", "hello"], "hello\n"],
     ["bare", ["/bin/busybox", "echo", "hello"], "hello\n"],

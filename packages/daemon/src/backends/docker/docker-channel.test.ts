@@ -1,4 +1,4 @@
-/** The channel into a container, held to what every channel does. */
+/** The channel into a container passes the suite of every channel. */
 import { channelSuite } from "@sandkasten/testkit";
 import { afterAll, beforeAll } from "vitest";
 import { DOCKER_IMAGES } from "../../../../../tests/support/docker-under-test.ts";
@@ -18,7 +18,7 @@ while (my $peer = $server->accept) {
 let machine: DockerMachine;
 beforeAll(async () => {
   machine = await DockerMachine.start();
-  // While there is one, the runner's volume need not be made anew for each of the others.
+  // While one sandbox exists, the others need not create the runner's volume again.
   await machine.create();
 });
 afterAll(() => machine[Symbol.asyncDispose]());

@@ -1,4 +1,4 @@
-/** What becomes of sandboxes when containers or the engine itself are ended from outside. */
+/** What happens to sandboxes when containers or the engine are ended from outside. */
 import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -55,7 +55,7 @@ async function expectDead(id: string): Promise<void> {
   await engine.assertNothingLeft();
 }
 
-/** Which states the threads of a process are in. */
+/** The states of the threads of a process. */
 async function threadStates(pid: number): Promise<string[]> {
   const states = new Set<string>();
   for (const thread of await readdir(`/proc/${pid}/task`)) {
@@ -66,7 +66,7 @@ async function threadStates(pid: number): Promise<string[]> {
 }
 
 describe("a container", () => {
-  test("that was killed by hand is a dead sandbox, and goes without a trace", async () => {
+  test("that was killed by hand is a dead sandbox, and is removed completely", async () => {
     const { id, channel } = await sandbox();
     await channel.ping();
     await engine.docker("kill", id);
@@ -74,7 +74,7 @@ describe("a container", () => {
     await expectDead(id);
   });
 
-  test("that was removed by hand leaves volumes, by which it is found and swept", async () => {
+  test("that was removed by hand leaves volumes, which are listed and swept", async () => {
     const { id, channel } = await sandbox();
     await engine.docker("rm", "-f", id);
     expect((await engine.leftovers()).length).toBeGreaterThan(0);
@@ -101,7 +101,7 @@ describe("a container", () => {
   });
 });
 
-test("what a killed daemon had begun is listed as dead, and swept", async () => {
+test("the unfinished work of a killed daemon is listed as dead, and swept", async () => {
   const { instance } = machine.options;
   const [volumeOnly, neverStarted] = [machine.spec().id, machine.spec().id];
   const labels = (id: string): string[] => [
@@ -110,7 +110,7 @@ test("what a killed daemon had begun is listed as dead, and swept", async () => 
   ];
   await engine.docker("volume", "create", ...labels(volumeOnly), `station-sandbox-${volumeOnly}`);
   await engine.docker("create", `--name=${neverStarted}`, ...labels(neverStarted), IMAGE, "true");
-  // Of the work that goes before: the runner's volume, and the container it is filled through.
+  // The steps before it: the runner's volume, and the container that fills it.
   const role = (name: string): string[] => [
     `--label=${LABEL.instance}=${instance}`,
     `--label=${LABEL.role}=${name}`,
@@ -125,7 +125,7 @@ test("what a killed daemon had begun is listed as dead, and swept", async () => 
 });
 
 describe("an engine", () => {
-  test("that is away makes everything unreachable, destroys nothing, and is there again", async () => {
+  test("that is unreachable makes its sandboxes unreachable, destroys nothing, and can return", async () => {
     const { id, channel, sh } = await sandbox();
     await sh("cd /tmp; kept=before");
     await channel.writeFile("kept", Buffer.from("kept"));
@@ -157,7 +157,7 @@ describe("an engine", () => {
     await engine.startAgain({ liveRestore: true });
     expect(await backend.reachable()).toBe(true);
     expect(await backend.list()).toEqual([{ id, state: "running" }]);
-    // The same shell, reached by a new relay through the channel that was there before.
+    // The same shell, reached by a new relay through the existing channel.
     expect(await sh("echo $kept; pwd; cat /workspace/kept")).toMatchObject({
       stdout: "before\n/tmp\nkept",
       shellRestarted: false,
@@ -174,10 +174,10 @@ describe("an engine", () => {
     await expectDead(id);
   });
 
-  test("that does not answer at all is found out in time", async () => {
+  test("that does not respond at all is detected in time", async () => {
     process.kill(engine.pid, "SIGSTOP");
     try {
-      // A signal is on its way for a moment, and stops one thread after the other.
+      // A signal takes a moment to arrive, and stops one thread after the other.
       await expect.poll(() => threadStates(engine.pid)).toEqual(["T"]);
       expect(await machine.backend.reachable()).toBe(false);
     } finally {

@@ -1,4 +1,4 @@
-/** Networks of containers that lead through the daemon; `docker-network.test.ts` is about those of the engine. */
+/** Networks of containers through the daemon's gateway; `docker-network.test.ts` tests networks of the engine. */
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import { networkSuite } from "@sandkasten/testkit";

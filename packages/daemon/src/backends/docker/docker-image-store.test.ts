@@ -1,4 +1,4 @@
-/** What may be used, under which name, and what is shown, removed and swept, on a real engine. */
+/** Allowed images, their names, and what is listed, removed and swept, on a real engine. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { ociArchive, sha256 } from "../../images/testing/oci-writer.ts";
 import { file, tarOf } from "../../images/testing/tar-writer.ts";
@@ -20,7 +20,7 @@ const refused = (text: string): unknown =>
   expect.objectContaining({ code: "INVALID_IMAGE", message: expect.stringContaining(text) });
 
 describe("names", () => {
-  test("an id is a name like any other, and finds no image", async () => {
+  test("an id is treated as a name, and finds no image", async () => {
     const id = await lab.importImage("mine:1", "1");
     const store = lab.store("never");
     for (const name of [id, id.slice(7), id.slice(7, 19)]) {
@@ -30,7 +30,7 @@ describe("names", () => {
     await store.inspect("mine:1");
   });
 
-  test("host is not there, and the error says so", async () => {
+  test("host is not available, and the error says so", async () => {
     await expect(lab.store("missing").resolve("host")).rejects.toEqual(
       refused("which Docker sandboxes cannot use"),
     );
@@ -40,7 +40,7 @@ describe("names", () => {
     [["linux", "bash", "shell", "sandbox-runtime:base"], "ubuntu:22.04", "sandbox-runtime:base"],
     [["python", "sandbox-runtime:python"], "python:3.11-slim", "sandbox-runtime:python"],
     [["node", "sandbox-runtime:node"], "node:20-slim", "sandbox-runtime:node"],
-  ])("%j mean %s, and %s where the engine has it", async (shortcuts, target, own) => {
+  ])("%j mean %s, and %s if the engine has it", async (shortcuts, target, own) => {
     const never = lab.store("never");
     for (const name of shortcuts) {
       expect((await lab.store("missing").resolve(name)).reference).toBe(target);
@@ -57,14 +57,14 @@ describe("names", () => {
         requested: name,
         digest: id,
       });
-      // Whatever the policy: it is in no registry.
+      // Regardless of the policy: no registry has it.
       for (const policy of ["never", "missing", "always"] as const)
         expect(await lab.store(policy).ensure(own)).toMatchObject({ reference: own, digest: id });
     }
     expect((await never.resolve(target)).reference).toBe(target);
   });
 
-  test("what is imported under the name of one of our images is called so", async () => {
+  test("an image imported under the name of one of our images has that name", async () => {
     const store = lab.store("never");
     const archive = await lab.archive(tarOf([file("x", "x")]));
     expect((await store.importRootfs("sandbox-runtime:node", archive)).reference).toBe(
@@ -77,7 +77,7 @@ describe("names", () => {
 });
 
 describe("the allowlist", () => {
-  test("is binding for every method, and the error lists what is allowed", async () => {
+  test("applies to every method, and the error lists what is allowed", async () => {
     const store = lab.store("missing", { policy: { allowedImages: ["mine:*", "python"] } });
     await lab.importImage("mine:1", "1");
     await lab.importImage("other:1", "2");
@@ -104,7 +104,7 @@ describe("the allowlist", () => {
     expect(await lab.idOf("other:1")).toMatch(/^sha256:/);
   });
 
-  test("lets our own image stand for a shortcut by either name, but not for a pinned one", async () => {
+  test("allows our own image for a short name under either name, but not under a pinned one", async () => {
     await lab.importImage("sandbox-runtime:python", "own");
     const resolved = async (...allowedImages: string[]): Promise<string> =>
       (await lab.store("missing", { policy: { allowedImages } }).resolve("python")).reference;
@@ -137,7 +137,7 @@ describe("the allowlist", () => {
 });
 
 describe("pins", () => {
-  test("hold by the registry's digest and by the engine's id, and by nothing else", async () => {
+  test("match by the registry's digest and by the engine's id only", async () => {
     const name = `${lab.registry.address}/pins/app`;
     const { digest, id } = await lab.push("pins/app:1", "content");
     const store = lab.store("missing");
@@ -160,7 +160,7 @@ describe("pins", () => {
     );
   });
 
-  test("may be demanded for all that is pulled", async () => {
+  test("can be required for all pulls", async () => {
     const name = `${lab.registry.address}/strict/app`;
     const { digest } = await lab.push("strict/app:1", "content");
     const strict = lab.store("missing", { policy: { requireDigests: true } });
@@ -172,7 +172,7 @@ describe("pins", () => {
     await strict.ensure("local:1");
   });
 
-  test("of content that is present are allowed by the name that has it", async () => {
+  test("of existing content are allowed by the name that has it", async () => {
     const id = await lab.importImage("mine:1", "1");
     const other = await lab.importImage("other:1", "2");
     const store = lab.store("never", { policy: { allowedImages: ["mine:1"] } });
@@ -190,7 +190,7 @@ describe("list(), inspect() and remove()", () => {
     store = lab.store("missing");
   });
 
-  test("show each name of an image, with what is known of it", async () => {
+  test("return each name of an image, with its properties", async () => {
     const before = Date.now();
     const id = await lab.importImage("a:1", "1");
     await lab.docker.getImage("a:1").tag({ repo: "registry.example.com/team/b", tag: "2" });
@@ -215,12 +215,12 @@ describe("list(), inspect() and remove()", () => {
     expect(await store.list()).toEqual([]);
   });
 
-  test("tell the environment that an image brings", async () => {
+  test("return the environment of an image", async () => {
     await lab.importImage("env:1", "1", "ENV A=1 B=two");
     expect((await store.inspect("env:1")).env).toEqual({ A: "1", B: "two" });
   });
 
-  test("remove() takes one name away and refuses what a container is made of", async () => {
+  test("remove() removes one name, and refuses an image that a container uses", async () => {
     await lab.importImage("used:1", "1");
     await lab.docker.getImage("used:1").tag({ repo: "used", tag: "2" });
     await store.remove("used:2");
@@ -238,7 +238,7 @@ describe("list(), inspect() and remove()", () => {
 });
 
 describe("collectGarbage()", () => {
-  test("removes what we brought and nothing names or uses, and no images of others", async () => {
+  test("removes our images without a name and a sandbox, and no images of others", async () => {
     const store = lab.store("always");
     const name = `${lab.registry.address}/moving/app`;
     await lab.push("moving/app:1", "first");
@@ -247,7 +247,7 @@ describe("collectGarbage()", () => {
     const second = await store.ensure(`${name}:1`);
     await lab.push("moving/app:1", "third");
     await store.ensure(`${name}:1`);
-    // Somebody builds, and builds again.
+    // Someone builds, and builds again.
     const others = await lab.importImage("built:1", "1");
     await lab.importImage("built:1", "2");
 
@@ -263,7 +263,7 @@ describe("collectGarbage()", () => {
     }
     expect((await store.collectGarbage(new Set())).removed).toBe(1);
     expect((await store.collectGarbage(new Set())).removed).toBe(0);
-    // Another process did not pull it, and leaves it.
+    // Another process did not pull it, and keeps it.
     await store.ensure(`${name}:1`);
     await lab.push("moving/app:1", "fourth");
     const next = lab.store("always");
@@ -271,7 +271,7 @@ describe("collectGarbage()", () => {
     expect((await next.collectGarbage(new Set())).removed).toBe(0);
   });
 
-  test("removes a root filesystem of ours that was replaced, also after a restart", async () => {
+  test("removes a replaced root file system of ours, even after a restart", async () => {
     const archive = async (content: string): Promise<string> =>
       await lab.archive(tarOf([file("x", content)]));
     const { digest } = await lab.store("never").importRootfs("mine:1", await archive("1"));
@@ -281,7 +281,7 @@ describe("collectGarbage()", () => {
     await lab.idOf("mine:1");
   });
 
-  test("keeps what is named by its digest", async () => {
+  test("keeps images that are named by their digest", async () => {
     const store = lab.store("missing");
     const name = `${lab.registry.address}/kept/app`;
     const { digest } = await lab.push("kept/app:1", "content");
@@ -295,7 +295,7 @@ describe("collectGarbage()", () => {
   });
 });
 
-test("an engine that cannot be reached is told as that by every method", async () => {
+test("every method reports an unreachable engine", async () => {
   const archive = await lab.archive(tarOf([file("x", "x")]));
   const image = await lab.archive(ociArchive([{ bytes: tarOf([file("x", "x")]) }]).archive);
   for (const host of ["unix:///nonexistent/docker.sock", "tcp://127.0.0.1:1"]) {
@@ -322,7 +322,7 @@ test("an engine that cannot be reached is told as that by every method", async (
 });
 
 describe("owners other than the administrator", () => {
-  test("use what is there and change nothing that others use", async () => {
+  test("use existing images, and change nothing that others use", async () => {
     const id = await lab.importImage("shared:1", "administrator");
     const store = lab.store("never");
     const images = store.of();
@@ -340,7 +340,7 @@ describe("owners other than the administrator", () => {
     expect(await images.resolve("shared:1")).toMatchObject({ digest: id });
   });
 
-  test("have the engine fetch what is missing, and move no tag that is there", async () => {
+  test("have the engine pull missing images, and move no existing tag", async () => {
     const name = `${lab.registry.address}/tenants/app:1`;
     await lab.push("tenants/app:1", "first");
     const store = lab.store("never");

@@ -1,4 +1,4 @@
-/** Bringing archives to a real engine. */
+/** Importing archives into a real engine. */
 import { randomBytes } from "node:crypto";
 import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -46,7 +46,7 @@ async function archive(content: Buffer): Promise<string> {
   return path;
 }
 
-/** What a container of the image has in a file, as a piece of a tar archive. */
+/** The content of a file in a container of the image, as a piece of a tar archive. */
 async function fileOf(image: string, path: string): Promise<string> {
   const container = await docker.createContainer({ Image: image, Cmd: ["true"] });
   try {
@@ -60,7 +60,7 @@ const refused = (part: string): unknown =>
   expect.objectContaining({ code: "INVALID_IMAGE", message: expect.stringContaining(part) });
 
 describe("importRootfs()", () => {
-  test("makes an image that is marked as ours, and tells how far it is", async () => {
+  test("creates an image with our label, and reports its progress", async () => {
     const tarball = tarOf([directory("etc"), file("etc/greeting", "hello from the import")]);
     const news: ImageProgress[] = [];
     const reference = `${PREFIX}rootfs:1`;
@@ -82,7 +82,7 @@ describe("importRootfs()", () => {
   test.each([
     ["gzip", gzipSync],
     ["zstd", zstdCompressSync],
-  ])("takes what is compressed with %s", async (name, compress) => {
+  ])("accepts archives compressed with %s", async (name, compress) => {
     const reference = `${PREFIX}${name}:1`;
     const tarball = tarOf([file("content", `packed by ${name}`)]);
     await store().importRootfs(reference, await archive(compress(tarball)));
@@ -125,7 +125,7 @@ describe("importRootfs()", () => {
     await expect(store().inspect(`${PREFIX}refused:1`)).rejects.toEqual(refused("not present"));
   });
 
-  test("keeps a name that the session's next daemon gave while an import stood still", async () => {
+  test("keeps a name that the session's next daemon assigned while an import was paused", async () => {
     const reference = `${PREFIX}committed:1`;
     const [older, newer] = await Promise.all(
       ["older", "newer"].map((content) => archive(tarOf([file("state", content)]))),
@@ -133,7 +133,7 @@ describe("importRootfs()", () => {
     const stopped = Promise.withResolvers<void>();
     const goesOn = Promise.withResolvers<void>();
     const sessionId = "ses_0123456789";
-    // Stands still after its check, as a stopped process does.
+    // Pauses after its check, like a stopped process.
     const late = store()
       .importRootfs(
         reference,
@@ -164,7 +164,7 @@ describe("importRootfs()", () => {
     expect(await fileOf(reference, "/state")).toContain("older");
   });
 
-  test("refuses what is no file, and a name with a digest", async () => {
+  test("refuses what is not a file, and a name with a digest", async () => {
     await expect(store().importRootfs(`${PREFIX}x:1`, place)).rejects.toEqual(
       refused("not a regular file"),
     );
@@ -205,7 +205,7 @@ describe("importOciArchive()", () => {
     expect(await readdir(place)).not.toContainEqual(expect.stringContaining("sandkasten-image-"));
   });
 
-  test("loads what docker save wrote, under the name it is given and no other", async () => {
+  test("loads the output of docker save under the given name only", async () => {
     const victim = `${PREFIX}victim:1`;
     const reference = `${PREFIX}saved:1`;
     const { digest } = await store().importRootfs(
@@ -218,7 +218,7 @@ describe("importOciArchive()", () => {
     expect((await docker.getImage(info.digest).inspect()).RepoTags).toEqual([reference]);
   });
 
-  test("refuses layers that are not what the image says, and names no directory of the engine", async () => {
+  test("refuses layers that do not match the image, and reveals no directory of the engine", async () => {
     const { archive: content } = ociArchive([{ bytes: layers[0] ?? Buffer.alloc(0) }], {
       diffIds: [sha256("something else")],
     });
@@ -230,7 +230,7 @@ describe("importOciArchive()", () => {
     await expect(store().inspect(`${PREFIX}wrong:1`)).rejects.toEqual(refused("not present"));
   });
 
-  test("refuses layers that unpack to too much", async () => {
+  test("refuses layers that are too large when unpacked", async () => {
     const bomb = gzipSync(tarOf([file("zeros", Buffer.alloc(3_000_000))]));
     const { archive: content } = ociArchive([{ bytes: bomb }]);
     await expect(
@@ -241,7 +241,7 @@ describe("importOciArchive()", () => {
     ).rejects.toEqual(refused("exceeds the limit of 1000000 bytes"));
   });
 
-  test("refuses what is no image", async () => {
+  test("refuses archives without an image", async () => {
     await expect(
       store().importOciArchive(`${PREFIX}none:1`, await archive(tarOf([file("x", "x")]))),
     ).rejects.toEqual(refused("neither index.json nor manifest.json"));

@@ -1,4 +1,4 @@
-/** Sandboxes with a network of the engine's, and those beside them that have none. */
+/** Sandboxes with one of the engine's networks, and sandboxes without one. */
 import { execFile } from "node:child_process";
 import { once } from "node:events";
 import { createServer } from "node:net";
@@ -41,7 +41,7 @@ async function holdsNoNetwork({ id }: TestSandbox): Promise<boolean | undefined>
   return facts.find(({ name }) => name === "no_network")?.enforced;
 }
 
-test("a sandbox that asks for a network reaches others there, and its report says so", async () => {
+test("a sandbox that requests a network can reach others there, and its report says so", async () => {
   const [one, other] = [await sandbox("full"), await sandbox("full")];
   expect(await devices(one)).toEqual(["eth0", "lo"]);
   expect(await holdsNoNetwork(one)).toBe(false);
@@ -50,22 +50,22 @@ test("a sandbox that asks for a network reaches others there, and its report say
   await expect
     .poll(async () => (await other.sh(`nc ${address} 7000 </dev/null`)).stdout)
     .toBe("hello\n");
-  // SECURITY: against reaching a network: it is a network of its own; what listens on the machine's
-  // loopback is elsewhere.
+  // SECURITY: against reaching a network: the network is separate, so services on the machine's
+  // loopback are not reachable.
   await using server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
   const { port } = server.address() as AddressInfo;
   expect((await one.sh(`nc 127.0.0.1 ${port} </dev/null`)).exitCode).not.toBe(0);
 });
 
-test("one that does not ask has none, though there is one", async () => {
+test("a sandbox that requests no network has none, even if the engine offers one", async () => {
   for (const each of [await sandbox(), await sandbox("none")]) {
     expect(await devices(each)).toEqual(["lo"]);
     expect(await holdsNoNetwork(each)).toBe(true);
   }
 });
 
-test("it is refused where the administrator names none, and where the engine lacks it", async () => {
+test("the request is refused if the administrator names no network, or the engine lacks it", async () => {
   await using without = await DockerMachine.start();
   await expect(without.create({ network: "full" })).rejects.toMatchObject({ code: "UNSUPPORTED" });
   await using lacking = await DockerMachine.start({ network: "no-such-network" });

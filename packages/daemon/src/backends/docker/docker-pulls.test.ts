@@ -15,13 +15,13 @@ import type { RegistryFront } from "./images/testing/registry-front.ts";
 const LARGE = { largeBytes: 2_000_000 };
 
 let lab: ImageEngine;
-/** The registry, by a way that notes and holds. */
+/** The registry, behind a proxy that records and holds requests. */
 let front: RegistryFront;
 let brokenFront: RegistryFront;
 let broken: Promise<unknown>;
 beforeAll(async () => {
   lab = await ImageEngine.start();
-  // Begun now and looked at last, for the engine waits five seconds before it tries again.
+  // Started now and checked at the end, because the engine waits five seconds before it retries.
   await lab.push("broken/app:1", "broken/app", LARGE);
   brokenFront = await startFront(lab.registry.address);
   const hold = brokenFront.hold();
@@ -51,7 +51,7 @@ const manifestsAsked = (): number => asked(/^(GET|HEAD) .*\/manifests\//);
 const blobsAsked = (): number => asked(/^GET .*\/blobs\//);
 
 describe("the pull policy", () => {
-  test("never: uses what is present and refuses what is not, without asking a registry", async () => {
+  test("never: uses local images and refuses others, without contacting a registry", async () => {
     const reference = `${front.address}/policy/never:1`;
     const { id } = await lab.push("policy/never:1", "1");
     const store = lab.store("never");
@@ -62,14 +62,14 @@ describe("the pull policy", () => {
     await expect(store.resolve(reference)).rejects.toEqual(absent);
     await expect(store.ensure(reference)).rejects.toEqual(absent);
     expect(front.requests).toEqual([]);
-    // Whoever asks for a pull in so many words gets one.
+    // An explicit pull is always allowed.
     await store.pull(reference);
     const requests = front.requests.length;
     expect((await store.ensure(reference)).digest).toBe(id);
     expect(front.requests.length).toBe(requests);
   });
 
-  test("missing: pulls what is absent once, and does not follow a tag that moves", async () => {
+  test("missing: pulls a missing image once, and does not follow a tag that moves", async () => {
     const reference = `${front.address}/policy/missing:1`;
     const { id } = await lab.push("policy/missing:1", "1");
     const store = lab.store("missing");
@@ -86,7 +86,7 @@ describe("the pull policy", () => {
     expect(front.requests.length).toBe(requests);
   });
 
-  test("always: asks each time, and follows a tag that moves", async () => {
+  test("always: checks each time, and follows a tag that moves", async () => {
     const reference = `${front.address}/policy/always:1`;
     const first = await lab.push("policy/always:1", "1");
     const store = lab.store("always");
@@ -100,7 +100,7 @@ describe("the pull policy", () => {
     expect((await store.inspect(reference)).digest).toBe(second.id);
   });
 
-  test("always: says of what only the engine has that another policy would use it", async () => {
+  test("always: for an image that only the engine has, suggests another policy", async () => {
     await lab.importImage("local-only:1", "1");
     await lab.docker
       .getImage("local-only:1")
@@ -116,8 +116,8 @@ describe("the pull policy", () => {
   });
 });
 
-describe("one pull for many", () => {
-  test("sessions that need the same image wait for one download", async () => {
+describe("concurrent pulls", () => {
+  test("sessions that need the same image wait for a single download", async () => {
     const reference = `${front.address}/shared/app:1`;
     const { id } = await lab.push("shared/app:1", "shared/app", LARGE);
     const store = lab.store("missing");
@@ -132,7 +132,7 @@ describe("one pull for many", () => {
     expect(blobsAsked()).toBe(3);
   });
 
-  test("goes on while somebody waits, and is given up when the last one leaves", async () => {
+  test("continues while a caller waits, and is aborted when the last one leaves", async () => {
     const reference = `${front.address}/shared/left:1`;
     const { id } = await lab.push("shared/left:1", "shared/left", LARGE);
     const store = lab.store("missing");
@@ -149,7 +149,7 @@ describe("one pull for many", () => {
     const toldWhenLeft = told.length;
     second.abort();
     await left[1];
-    // The engine has let go of the registry, and nobody is told of what comes after.
+    // The engine has disconnected from the registry, and no caller gets further events.
     await hold.abandoned;
     hold.release();
     expect((await store.list()).length).toBe(0);
@@ -161,7 +161,7 @@ describe("one pull for many", () => {
     });
   });
 
-  test("the one who stays gets the image though the one who began has left", async () => {
+  test("a caller who stays gets the image even if the caller who started the pull has left", async () => {
     const reference = `${front.address}/shared/stays:1`;
     const { id } = await lab.push("shared/stays:1", "shared/stays", LARGE);
     const store = lab.store("missing");
@@ -178,7 +178,7 @@ describe("one pull for many", () => {
   });
 });
 
-test("progress only goes forward, and ends with all of it", async () => {
+test("progress never goes backwards, and ends with the total", async () => {
   await lab.push("progress/app:1", "progress/app", { largeBytes: 5_000_000 });
   const store = lab.store("missing");
   const news: ImageProgress[] = [];
@@ -202,7 +202,7 @@ test("progress only goes forward, and ends with all of it", async () => {
   expect(news.some(({ phase, done }) => phase === "download" && done > 0)).toBe(true);
 });
 
-test("the command line shows a bar while an image comes, and a registry's refusal", async () => {
+test("the command line shows a progress bar, and a registry's refusal", async () => {
   const reference = `${front.address}/shown/app:1`;
   const { id } = await lab.push("shown/app:1", "shown/app", LARGE);
   await using daemon = await HttpFixture.start({ replace: { images: lab.store("missing") } });
@@ -247,7 +247,7 @@ describe("credentials", () => {
 
   const encoded = (text: string): string => Buffer.from(text).toString("base64");
 
-  test("are taken from the docker config directory, as soon as they are there", async () => {
+  test("are read from the docker config directory as soon as they exist", async () => {
     const dockerConfigDir = await configured({});
     const store = lab.store("missing", { dockerConfigDir });
     await expect(store.ensure(reference)).rejects.toMatchObject({
@@ -275,7 +275,7 @@ describe("credentials", () => {
     expect(shown).not.toContain(encoded(`alice:${wrong}`));
   });
 
-  test("are asked of a credential helper", async () => {
+  test("are requested from a credential helper", async () => {
     const bin = join(lab.directory, "bin");
     await mkdir(bin);
     const helper = join(bin, "docker-credential-vault");
@@ -291,7 +291,7 @@ printf '{"ServerURL":"%s","Username":"alice","Secret":"%s"}' "$server" "$VAULT_S
     const dockerConfigDir = await configured({ credHelpers: { [registry.address]: "vault" } });
     const store = lab.store("missing", { dockerConfigDir, helperEnv });
     expect((await store.ensure(reference)).digest).toBe(id);
-    // It has nothing for this one, which is free to all.
+    // It has none for this registry, which is public.
     const credsStore = await configured({ credsStore: "vault" });
     await lab.push("free/app:1", "1");
     await lab
@@ -300,8 +300,8 @@ printf '{"ServerURL":"%s","Username":"alice","Secret":"%s"}' "$server" "$VAULT_S
   });
 });
 
-describe("what goes wrong", () => {
-  test("a registry that is not there is told as that", async () => {
+describe("failures", () => {
+  test("an unreachable registry is reported as unreachable", async () => {
     for (const registry of ["127.0.0.1:1", "registry.invalid"])
       await expect(lab.store("missing").ensure(`${registry}/app:1`)).rejects.toMatchObject({
         code: "REGISTRY_UNREACHABLE",
@@ -309,7 +309,7 @@ describe("what goes wrong", () => {
       });
   });
 
-  test("what a registry does not have is the caller's mistake", async () => {
+  test("an image that the registry does not have is the caller's mistake", async () => {
     await expect(lab.store("missing").ensure(`${front.address}/no/such:1`)).rejects.toMatchObject({
       code: "INVALID_IMAGE",
       message: expect.stringContaining("has no such image"),
@@ -317,7 +317,7 @@ describe("what goes wrong", () => {
   });
 
   test.each(["broken", "clean"] as const)(
-    "an engine whose answer ends early (%s) has not pulled anything",
+    "an engine whose response ends early (%s) has pulled nothing",
     async (ending) => {
       await lab.push(`early/${ending}:1`, ending, LARGE);
       const socket = join(lab.directory, `${ending}.sock`);
@@ -336,7 +336,7 @@ describe("what goes wrong", () => {
     },
   );
 
-  test("an image that is too large is not downloaded to its end", async () => {
+  test("an image that is too large is not downloaded completely", async () => {
     await lab.push("large/app:1", "large/app", LARGE);
     const store = lab.store("missing", { policy: { limits: { archiveBytes: 1_000_000 } } });
     const hold = front.hold();
@@ -349,7 +349,7 @@ describe("what goes wrong", () => {
     expect(await store.list()).toEqual([]);
   });
 
-  test("a pull that takes too long is ended", async () => {
+  test("a pull that takes too long is aborted", async () => {
     await lab.push("slow/app:1", "slow/app", LARGE);
     const store = lab.store("missing", { policy: { pullTimeoutMs: 500 } });
     const hold = front.hold();
@@ -360,7 +360,7 @@ describe("what goes wrong", () => {
     hold.release();
   });
 
-  test("a registry that stops in the middle of a layer is told as that, and can be tried again", async () => {
+  test("a registry that stops in the middle of a layer is reported, and the pull can be retried", async () => {
     expect(await broken).toMatchObject({
       code: "REGISTRY_UNREACHABLE",
       retryable: true,

@@ -1,4 +1,4 @@
-/** How often the engine is asked: each of its execs starts a process on its machine. */
+/** How often the daemon calls the engine: each exec starts a process on the engine's machine. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -37,7 +37,7 @@ test("create, a first command, stats and isolation share one exec of the engine"
   await machine.backend.stats(id);
   await machine.backend.isolation(id);
   expect(execs(proxy.requests)).toHaveLength(1);
-  // Only the first who asks gets it: channels are their owners' to close.
+  // Only the first caller gets it: channels are closed by their owners.
   const second = testSandbox(id, await machine.backend.open(id));
   channel.close();
   expect(await second.sh("echo second")).toMatchObject({ stdout: "second\n" });
@@ -45,7 +45,7 @@ test("create, a first command, stats and isolation share one exec of the engine"
   second.channel.close();
 });
 
-test("a sandbox that was destroyed before anybody opened it cannot be opened", async () => {
+test("a sandbox that was destroyed before it was opened cannot be opened", async () => {
   const { id } = await machine.create();
   await machine.backend.destroy(id);
   await expect(machine.backend.open(id)).rejects.toMatchObject({ code: "SANDBOX_NOT_FOUND" });

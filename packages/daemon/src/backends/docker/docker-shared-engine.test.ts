@@ -1,4 +1,4 @@
-/** Several daemons that share the sandboxes on one engine: each makes them, and none is in another's way. */
+/** Several daemons that share an engine create sandboxes without affecting each other. */
 import { randomBytes } from "node:crypto";
 import { expect, test } from "vitest";
 import { openDockerBackend } from "./docker-backend.ts";
@@ -7,7 +7,7 @@ import { DockerMachine } from "./testing/docker-machine.ts";
 
 const newId = (): string => randomBytes(6).toString("hex");
 
-test("daemons make their first and destroy their last sandbox at the same time", async () => {
+test("daemons can create their first and destroy their last sandbox at the same time", async () => {
   await using machine = await DockerMachine.start({ daemon: newId() });
   const daemons = [
     machine.backend,
@@ -17,7 +17,7 @@ test("daemons make their first and destroy their last sandbox at the same time",
     const made = await Promise.all(daemons.map((backend) => backend.create(machine.spec())));
     const listed = (await machine.backend.list()).map(({ id }) => id);
     expect(listed.toSorted()).toEqual(made.map(({ id }) => id).toSorted());
-    // One goes on while the others find that they have none left.
+    // One continues while the others find that they have none left.
     await Promise.all([
       ...daemons.map((backend, at) => backend.destroy(made[at]?.id ?? "")),
       ...daemons.map(async (backend) => {
@@ -29,7 +29,7 @@ test("daemons make their first and destroy their last sandbox at the same time",
   for (const backend of daemons) await backend.tidy();
 });
 
-test("a sandbox that was taken over is no longer paused or resumed for an earlier daemon", async () => {
+test("a sandbox that was taken over is no longer paused or resumed by an earlier daemon", async () => {
   await using machine = await DockerMachine.start({ daemon: newId() });
   const { backend: first } = machine;
   const second = await openDockerBackend({ ...machine.options, daemon: newId() });
@@ -38,7 +38,7 @@ test("a sandbox that was taken over is no longer paused or resumed for an earlie
   await first.pause(id, 5);
   expect(await second.takeOver(id, 9)).toMatchObject({ id, state: "paused" });
   await expect(first.resume(id, 5)).rejects.toMatchObject(moved);
-  // As it was sent before the other daemon took the sandbox over.
+  // The request as it was sent before the other daemon took over the sandbox.
   expect(await new Engine(machine.options.connection).resumeContainer(id)).toBe("absent");
   expect(await second.list()).toContainEqual({ id, state: "paused" });
   await expect(first.takeOver(id, 7)).rejects.toMatchObject(moved);
@@ -59,7 +59,7 @@ test("a sandbox that was taken over is no longer paused or resumed for an earlie
   for (const backend of [first, second, third]) await backend.tidy();
 });
 
-test("a workspace in use names the sandbox by its id, also after another daemon took it over", async () => {
+test("a workspace in use names the sandbox by its id, even after a take-over", async () => {
   await using machine = await DockerMachine.start({ daemon: newId() });
   const { backend } = machine;
   const { diskBytes, diskInodes } = machine.spec().limits;

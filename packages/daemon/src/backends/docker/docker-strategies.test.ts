@@ -1,4 +1,4 @@
-/** Workspaces by every strategy: files behave alike, sandboxes stay apart, and nothing is left. */
+/** Workspaces with every strategy: files behave alike, sandboxes are isolated, and nothing is left behind. */
 import { execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { chmod, mkdir, readdir, rm, stat, symlink } from "node:fs/promises";
@@ -19,7 +19,7 @@ async function docker(...args: readonly string[]): Promise<string> {
   return (await run("docker", ["-H", dockerUnderTest(), ...args])).stdout.trim();
 }
 
-/** A volume, and where its files are: this machine is the engine's, too. */
+/** A volume, and where its files are: the engine runs on this machine. */
 async function sharedVolume(): Promise<AsyncDisposable & { name: string; mountpoint: string }> {
   const name = `shared-${randomBytes(6).toString("hex")}`;
   await docker("volume", "create", name);
@@ -31,7 +31,7 @@ async function sharedVolume(): Promise<AsyncDisposable & { name: string; mountpo
   };
 }
 
-/** A machine with that strategy and, if it takes one, a volume. */
+/** A machine with that strategy and, if the strategy needs one, a volume. */
 async function machineWith(
   strategy: StrategyName,
 ): Promise<AsyncDisposable & { machine: DockerMachine; base: string }> {
@@ -66,7 +66,7 @@ for (const strategy of STRATEGIES)
   );
 
 describe.each(STRATEGIES)("a workspace by %s", (strategy) => {
-  test("is the same place as /work, is seen by its own sandbox alone, and goes with it", async () => {
+  test("is the same as /work, is visible to its own sandbox only, and is removed with it", async () => {
     await using made = await machineWith(strategy);
     const { machine, base } = made;
     const [one, two] = [await machine.create(), await machine.create()];
@@ -80,7 +80,7 @@ describe.each(STRATEGIES)("a workspace by %s", (strategy) => {
     expect((await first.sh("touch ~/x && id -u && stat -c %u /workspace /work ~")).stdout).toBe(
       "1000\n1000\n1000\n1000\n",
     );
-    // CT-13: what is beside a session's own directory is not to be seen, by whatever path.
+    // CT-13: a sandbox cannot see what is next to its own directory, by any path.
     const seen = await second.sh(
       "ls -a /workspace/.. /workspace /work/..; find / -name secret -not -path '/proc/*' 2>/dev/null; cat /proc/self/mountinfo",
     );
@@ -104,7 +104,7 @@ describe.each(STRATEGIES)("a workspace by %s", (strategy) => {
   });
 });
 
-test("a tree deeper than any path is removed with its directory", async () => {
+test("a tree that is deeper than any path is removed with its directory", async () => {
   await using made = await machineWith("bind");
   const { machine, base } = made;
   const { id } = await machine.create({ image: DOCKER_IMAGES.debian });
@@ -135,7 +135,7 @@ describe("auto", () => {
     return checks.find(({ name }) => name === "workspace")?.detail ?? "";
   }
 
-  /** A container of the engine that plays the daemon's own. */
+  /** A container of the engine that plays the daemon's own container. */
   async function ownContainer(
     ...flags: readonly string[]
   ): Promise<AsyncDisposable & { surroundings: () => Promise<OwnSurroundings> }> {
@@ -146,11 +146,11 @@ describe("auto", () => {
     };
   }
 
-  test("on the engine's own machine means directories that both see", async () => {
+  test("on the engine's own machine uses directories that both see", async () => {
     expect(await chosen({}, outside)).toMatch(/^bind: the daemon and its engine both see/u);
   });
 
-  test("in a container with the shared volume means that one, whatever it is called", async () => {
+  test("in a container with the shared volume uses it, whatever its name", async () => {
     await using shared = await sharedVolume();
     await using own = await ownContainer(`--volume=${shared.name}:${shared.mountpoint}`);
     expect(await chosen({ sharedDir: shared.mountpoint }, own.surroundings)).toBe(
@@ -158,7 +158,7 @@ describe("auto", () => {
     );
   });
 
-  test("in a container with a directory of the machine means that one, by its path there", async () => {
+  test("in a container with a directory of the machine uses that directory, by its path there", async () => {
     await using machine = await DockerMachine.start();
     const [real, view] = [join(machine.directory, "real"), join(machine.directory, "view")];
     await mkdir(real);
@@ -169,32 +169,32 @@ describe("auto", () => {
     );
   });
 
-  test("in a container without any means volumes, and says why", async () => {
+  test("in a container without either uses volumes, and says why", async () => {
     await using own = await ownContainer();
     expect(await chosen({}, own.surroundings)).toMatch(
       /^volume: the daemon runs in a container, .*\/shared does not exist, and .*\/workspaces is inside the container$/u,
     );
   });
 
-  test("with signs of a container that the engine does not know is decided by what both see", async () => {
+  test("with signs of a container that the engine does not know, depends on what both see", async () => {
     const surroundings = (): Promise<OwnSurroundings> =>
       Promise.resolve({ inContainer: true, candidates: ["nonsense"] });
     expect(await chosen({}, surroundings)).toMatch(/^bind: /u);
   });
 
-  test("never takes a path on trust: another directory, or none, of that name is found out", async () => {
+  test("never trusts a path: it detects another directory, or none, with that name", async () => {
     await using machine = await DockerMachine.start();
     const [ours, theirs] = [join(machine.directory, "ours"), join(machine.directory, "theirs")];
     await mkdir(theirs);
     await using own = await ownContainer(`--volume=${theirs}:${ours}`);
     expect(await chosen({ dir: ours }, own.surroundings)).toMatch(/^volume: /u);
-    // Asked for all the same, it is refused in words that help.
+    // If requested anyway, it is refused with a helpful message.
     expect(await chosen({ dir: ours, strategy: "bind" }, own.surroundings)).toMatch(
       /^the workspace strategy bind does not work: the engine does not see .*; set docker\.workspace to volume/u,
     );
   });
 
-  test("does not use a directory that others can get into", async () => {
+  test("does not use a directory that others can access", async () => {
     await using machine = await DockerMachine.start();
     const dir = join(machine.directory, "open");
     await mkdir(dir);

@@ -41,7 +41,7 @@ async function imageWith(
   return tag;
 }
 
-/** What a write to /var/tmp did, and how much of its own disk the sandbox has used then. */
+/** The result of a write to /var/tmp, and the disk usage of the sandbox afterwards. */
 async function write(image: string, profile: SandboxProfile = "restricted") {
   const { id } = await machine.create({ image, profile });
   const channel = await machine.backend.open(id);
@@ -56,7 +56,7 @@ async function write(image: string, profile: SandboxProfile = "restricted") {
 }
 
 describe("/var/tmp of a container", () => {
-  test("can be written, counts for the disk, and goes with the sandbox", async () => {
+  test("is writable, counts towards the disk, and is removed with the sandbox", async () => {
     const image = await imageWith("plain", (root) =>
       mkdir(join(root, "var/tmp"), { recursive: true }),
     );
@@ -69,12 +69,12 @@ describe("/var/tmp of a container", () => {
     expect(await docker("volume", "ls", "--quiet", "--filter", own)).toBe("");
   });
 
-  test("can be written where the image has none", async () => {
+  test("is writable if the image has none", async () => {
     const image = await imageWith("missing", async () => {});
     expect(await write(image)).toMatchObject({ exitCode: 0 });
   });
 
-  test("is where a link of the image leads inside, as in small systems", async () => {
+  test("is the target of the image's link inside, as in small systems", async () => {
     const image = await imageWith("linked", async (root) => {
       await mkdir(join(root, "var"));
       await symlink("/tmp", join(root, "var/tmp"));
@@ -85,7 +85,7 @@ describe("/var/tmp of a container", () => {
   test.each([
     ["var", "var"],
     ["tmp", "var/tmp"],
-  ])("is never mounted where a link of a hostile image leads: /%s", async (name, path) => {
+  ])("is never mounted over the target of a hostile image's link: /%s", async (name, path) => {
     const outside = join(directory, `outside-${name}`);
     await mkdir(outside);
     const image = await imageWith(`hostile-${name}`, async (root) => {

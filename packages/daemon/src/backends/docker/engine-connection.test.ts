@@ -1,4 +1,4 @@
-/** Engines that are reached over ssh, and what is refused on the way. */
+/** Engines that are reached over ssh, and addresses that are refused. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
@@ -16,7 +16,7 @@ async function scratch(): Promise<AsyncDisposable & { readonly path: string }> {
   return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }) };
 }
 
-/** A machine whose engine is the one of this run, and to which one logs in. */
+/** A machine with the engine of this run, and an ssh server. */
 async function machineBehindSsh(directory: string): Promise<SshServer> {
   return await SshServer.start(join(directory, "ssh"), { DOCKER_HOST: dockerUnderTest() });
 }
@@ -38,7 +38,7 @@ test("a sandbox on an engine behind ssh works like any other, with volumes", asy
     detail: expect.stringContaining("volume: the engine is accessed over the network"),
   });
   channel.close();
-  // SECURITY: never asks, never takes an unknown key for granted, and passes nothing as an option.
+  // SECURITY: ssh never prompts, never accepts an unknown key, and passes nothing as an option.
   expect(new Set(await server.calls())).toEqual(
     new Set([
       "-o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=15 -o LogLevel=VERBOSE " +
@@ -47,7 +47,7 @@ test("a sandbox on an engine behind ssh works like any other, with volumes", asy
   );
 });
 
-test("a sandbox behind ssh goes on while the way to it is cut, and is found again", async () => {
+test("a sandbox behind ssh keeps running while the connection is lost, and is found again", async () => {
   await using directory = await scratch();
   await using server = await machineBehindSsh(directory.path);
   const connection = { host: server.url, sshProgram: await server.client() };
@@ -65,7 +65,7 @@ test("a sandbox behind ssh goes on while the way to it is cut, and is found agai
   channel.close();
 });
 
-test("many requests at once are not turned away by a machine behind ssh", async () => {
+test("a machine behind ssh accepts many requests at once", async () => {
   await using directory = await scratch();
   await using server = await machineBehindSsh(directory.path);
   const engine = new Engine({ host: server.url, sshProgram: await server.client() });
@@ -73,7 +73,7 @@ test("many requests at once are not turned away by a machine behind ssh", async 
   expect(new Set(facts.map(({ operatingSystem }) => operatingSystem))).toEqual(new Set(["linux"]));
 });
 
-test("a machine that is not known is not logged in to, and doctor says so", async () => {
+test("the daemon does not log in to an unknown machine, and doctor says so", async () => {
   await using directory = await scratch();
   await using server = await machineBehindSsh(directory.path);
   await using machine = await DockerMachine.start();
@@ -95,7 +95,7 @@ test("an engine behind ssh that cannot be reached is unreachable", async () => {
 });
 
 test.each(["", "engine", "http://engine", "npipe:////./pipe/docker"])(
-  "%j is no way to an engine",
+  "%j is not an address of an engine",
   async (host) => {
     await expect(connectEngine({ host })).rejects.toMatchObject({ code: "UNSUPPORTED" });
   },

@@ -1,4 +1,4 @@
-/** An engine that refuses to run a program, by an HTTP server that plays it. */
+/** An engine that refuses to run a program, played by an HTTP server. */
 import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
 import { createServer, type Server } from "node:http";

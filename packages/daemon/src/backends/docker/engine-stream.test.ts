@@ -13,7 +13,7 @@ function piece(stream: number, bytes: Buffer | string): Buffer {
   return Buffer.concat([header, Buffer.from(bytes)]);
 }
 
-/** The engine's end: what is put into `from` is read, what is written comes out of `to`. */
+/** The engine's end: data put into `from` is read, and writes arrive in `to`. */
 function pair(): {
   readonly stream: EngineStream;
   readonly from: PassThrough;
@@ -28,7 +28,7 @@ async function textOf(stream: EngineStream): Promise<string> {
 }
 
 test.each([1, 2, 7, 8, 9, 1000])(
-  "output comes out whole, in whatever pieces of %d bytes",
+  "output is complete if it arrives in pieces of %d bytes",
   async (size) => {
     const { stream, from } = pair();
     const sent = Buffer.concat([
@@ -44,7 +44,7 @@ test.each([1, 2, 7, 8, 9, 1000])(
   },
 );
 
-test("input ends while output goes on", async () => {
+test("input ends while output continues", async () => {
   const { stream, from, to } = pair();
   stream.end("last words");
   expect(Buffer.concat(await Array.fromAsync(to)).toString()).toBe("last words");
@@ -52,7 +52,7 @@ test("input ends while output goes on", async () => {
   expect(await textOf(stream)).toBe("answer");
 });
 
-test("a reader that does not keep up holds the engine up, and no memory", async () => {
+test("a slow reader slows the engine down, and memory stays bounded", async () => {
   const { stream, from } = pair();
   let accepted = 0;
   while (from.write(piece(STDOUT, Buffer.alloc(16_384)))) await new Promise(setImmediate);
@@ -63,7 +63,7 @@ test("a reader that does not keep up holds the engine up, and no memory", async 
   stream.destroy();
 });
 
-test("a writer is held up by an engine that does not keep up", async () => {
+test("an engine that does not keep up slows a writer down", async () => {
   const { stream, to } = pair();
   let writes = 0;
   while (stream.write(Buffer.alloc(16_384))) {
@@ -76,13 +76,13 @@ test("a writer is held up by an engine that does not keep up", async () => {
   stream.destroy();
 });
 
-test("a program that ends without output has failed with what it said", async () => {
+test("a program that ends without output has failed, with its message", async () => {
   const { stream, from } = pair();
   from.end(piece(STDERR, "runner: cannot reach\u001B[31m"));
   await expect(textOf(stream)).rejects.toThrow('"runner: cannot reach\\u001b[31m"');
 });
 
-test("what is no stream of an engine's ends the connection", async () => {
+test("data that is not an engine's stream ends the connection", async () => {
   const { stream, from } = pair();
   from.write("HTTP/1.1 200 OK");
   await expect(textOf(stream)).rejects.toThrow("not in Docker's format");

@@ -1,4 +1,4 @@
-/** Engines that are reached over TLS: a whole sandbox, and what is said when a certificate is wrong. */
+/** Engines that are reached over TLS: a complete sandbox, and the messages for wrong certificates. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -40,7 +40,7 @@ const settings = (certPath: string): Readonly<Record<string, string>> => ({
   DEFAULT_IMAGE: DOCKER_IMAGES.busybox,
 });
 
-test("a daemon has whole sandboxes on an engine behind TLS, and leaves nothing there", async () => {
+test("a daemon has complete sandboxes on an engine behind TLS, and leaves nothing there", async () => {
   await using daemon = await TestDaemon.start({ settings: settings(certificates.directory) });
   const id = await daemon.open();
   await daemon.exec(id, "cd /tmp; KEPT=variable");
@@ -62,7 +62,7 @@ test("a daemon has whole sandboxes on an engine behind TLS, and leaves nothing t
   await engine.assertNothingLeft();
 });
 
-test("a daemon with certificates of another authority says so, and works when they are right", async () => {
+test("a daemon with certificates of another authority says so, and works once they are correct", async () => {
   await using daemon = await TestDaemon.start({ settings: settings(certificates.directory) });
   await daemon.kill("SIGTERM");
   await daemon.run(settings(others.directory));
@@ -96,31 +96,31 @@ describe("the error", () => {
     ) as string,
   });
 
-  test("names an engine whose authority is not the expected one", async () => {
+  test("says that the engine's authority is not the expected one", async () => {
     expect(await failure(host, { ...certificates, ca: others.ca })).toMatchObject(
       aboutTls(/SELF_SIGNED|UNABLE_TO_VERIFY/u),
     );
   });
 
-  test("names a client's certificate that the engine refuses", async () => {
+  test("says that the engine refuses the client's certificate", async () => {
     expect(await failure(host, { ...others, ca: certificates.ca })).toMatchObject(
       aboutTls(/ALERT/u),
     );
   });
 
-  test("names an engine that asks for a certificate when there is none", async () => {
+  test("says that the engine requires a certificate and there is none", async () => {
     const nobody = { ...certificates, cert: "", key: "" };
     expect(await failure(host, nobody)).toMatchObject(aboutTls(/ALERT/u));
   });
 
-  test("names an engine that has another name than its certificate", async () => {
+  test("says that the engine's name is not in its certificate", async () => {
     const elsewhere = host.replace("127.0.0.1", "localhost");
     expect(await failure(elsewhere, certificates)).toMatchObject(
       aboutTls("ERR_TLS_CERT_ALTNAME_INVALID"),
     );
   });
 
-  test("names an engine whose certificate has expired", async () => {
+  test("says that the engine's certificate has expired", async () => {
     const expired = await makeCertificates(join(directory, "expired"), { serverExpires: true });
     const port = await freePort();
     const args = tlsEngineArgs(expired, port);
@@ -130,7 +130,7 @@ describe("the error", () => {
     );
   });
 
-  test("says that an engine wants TLS when it is spoken to without", async () => {
+  test("says that the engine requires TLS", async () => {
     expect(await failure(host)).toMatchObject({
       code: "ENGINE_UNREACHABLE",
       message: expect.stringMatching(/requires TLS.*docker\.cert_path/u) as string,

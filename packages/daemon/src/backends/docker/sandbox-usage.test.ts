@@ -1,4 +1,4 @@
-/** What is told of a sandbox that cannot be asked. */
+/** The stats of a sandbox that cannot respond. */
 import { SandboxError } from "@sandkasten/protocol";
 import { expect, test } from "vitest";
 import type { Channel } from "../../ports/channel.ts";
@@ -30,7 +30,7 @@ const askBy =
   (question) =>
     question(channel);
 
-test("a sandbox without a free process keeps the size that was counted before", async () => {
+test("a sandbox without a free process keeps the size that was measured before", async () => {
   const of = new SandboxUsage(engine);
   const asked = Object.assign(counted(), { detach: () => undefined });
   const before = await of.of(container, askBy(channelThat(() => Promise.resolve(asked))), "p1");
@@ -40,7 +40,7 @@ test("a sandbox without a free process keeps the size that was counted before", 
   expect(later).toMatchObject({ pids: 100, diskBytes: 345 });
 });
 
-test("a mistake of our own is not taken for a busy sandbox", async () => {
+test("our own mistake does not count as a busy sandbox", async () => {
   const broken = askBy(channelThat(() => Promise.reject(new TypeError("a mistake"))));
   await expect(new SandboxUsage(engine).of(container, broken, "p1")).rejects.toThrow("a mistake");
 });

@@ -1,4 +1,4 @@
-/** The filter that crun compiled once holds every later sandbox, and none starts without one. */
+/** The filter that crun compiled once confines every later sandbox, and none starts without one. */
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -45,7 +45,7 @@ async function withSandboxes(
   }
 }
 
-test("crun compiles the profile once, and every sandbox is held by the same filter", async () => {
+test("crun compiles the profile once, and the same filter confines every sandbox", async () => {
   const requests: LauncherCreate[] = [];
   const [first, ...others] = await withSandboxes(3, (request) => {
     requests.push(request);
@@ -62,13 +62,13 @@ test("crun compiles the profile once, and every sandbox is held by the same filt
     expect(status).toMatch(/^Seccomp:\s+2$/mu);
 });
 
-test("a runtime that overlooks the compiled filter starts nothing, and compiles again", async () => {
+test("a runtime that ignores the compiled filter starts nothing, and compiles it again", async () => {
   const attempts: LauncherCreate[] = [];
   const sandboxes = await withSandboxes(3, (request) => {
     attempts.push(request);
     return { ...request, config: { ...request.config, annotations: {} } };
   });
-  // The second sandbox takes two attempts; from then on no filter is given.
+  // The second sandbox takes two attempts; after that, no filter is passed.
   expect(attempts.map(({ config }) => config.linux.seccomp.syscalls.length > 0)).toEqual([
     true,
     false,

@@ -1,4 +1,4 @@
-/** The disk's use, measured from the host. */
+/** The disk usage, measured from the host. */
 import { mkdir, mkdtemp, readFile, rm, symlink } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -18,7 +18,7 @@ const LIMITS = {
 };
 const ID = "sbx_diskuse";
 
-test("is that of the sandbox's own disk, and needs no answer from inside", async () => {
+test("is that of the sandbox's own disk, and needs no response from inside", async () => {
   const dataDir = await mkdtemp(join(tmpdir(), "sandkasten-test-"));
   const { backend } = await composeEmbedded({ dataDir, runtime: "crun" });
   try {
@@ -32,13 +32,13 @@ test("is that of the sandbox's own disk, and needs no answer from inside", async
     const record = await readFile(join(dataDir, "sandboxes", ID, "sandbox.json"), "utf8");
     const parsed = recordSchema.parse(JSON.parse(record));
     const { pid } = parsed;
-    // PID 1 can tell nothing now.
+    // PID 1 cannot respond now.
     process.kill(pid, "SIGSTOP");
     const { diskBytes } = await backend.stats(ID);
     expect(diskBytes).toBe(diskUsedBytes);
     expect(diskBytes).toBeGreaterThanOrEqual(empty + 4 * MIB);
     expect(diskUseOf(parsed, readOnce)).toBe(diskBytes);
-    // A sandbox that had this pid before has no part in this one's disk.
+    // A sandbox that had this pid before has no access to this one's disk.
     const earlier = { ...parsed, start_time: parsed.start_time - 1 };
     expect(diskUseOf(earlier, readOnce)).toBeUndefined();
   } finally {
@@ -47,7 +47,7 @@ test("is that of the sandbox's own disk, and needs no answer from inside", async
   }
 });
 
-test("is not that of the host's disk, to which a link could lead", async () => {
+test("is not that of the host's disk, to which a link could point", async () => {
   const root = await mkdtemp(join(tmpdir(), "sandkasten-test-"));
   try {
     expect(usedOnDisk(root)).toBeUndefined();

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { KernelFiles } from "./kernel-files.ts";
 
-describe("files that are kept open", () => {
+describe("files that stay open", () => {
   let directory: string;
   beforeAll(async () => {
     directory = await mkdtemp(join(tmpdir(), "sandkasten-test-"));
@@ -22,7 +22,7 @@ describe("files that are kept open", () => {
     return targets.filter((target) => target.startsWith(directory)).length;
   };
 
-  it("are read anew each time, and never become another sandbox's", async () => {
+  it("are read again each time, and never return another sandbox's content", async () => {
     const files = new KernelFiles();
     const path = join(directory, "memory.current");
     await writeFile(path, "1000\n");
@@ -39,7 +39,7 @@ describe("files that are kept open", () => {
     expect(await openFiles()).toBe(0);
   });
 
-  it("may be longer than usual", async () => {
+  it("can be longer than usual", async () => {
     const files = new KernelFiles();
     const path = join(directory, "long");
     for (const size of [4095, 4096, 10_000]) {
@@ -49,7 +49,7 @@ describe("files that are kept open", () => {
     files.forget("one");
   });
 
-  it("are those of a few sandboxes, however many there are", async () => {
+  it("are limited to a few sandboxes", async () => {
     const files = new KernelFiles();
     const path = join(directory, "pids.current");
     await writeFile(path, "1\n");
@@ -60,7 +60,7 @@ describe("files that are kept open", () => {
     expect(await openFiles()).toBe(0);
   });
 
-  it("stay open only for sandboxes that are asked for more than their state", async () => {
+  it("stay open only for sandboxes whose stats are requested", async () => {
     const files = new KernelFiles();
     const path = join(directory, "cgroup.events");
     await writeFile(path, "frozen 0\n");
@@ -72,7 +72,7 @@ describe("files that are kept open", () => {
     files.forget("one");
   });
 
-  it("fail like the file that they are when it is gone", () => {
+  it("fail like the missing file itself", () => {
     const files = new KernelFiles();
     expect(() => files.readerFor("one")(join(directory, "nothing"))).toThrow("ENOENT");
     files.forget("one");

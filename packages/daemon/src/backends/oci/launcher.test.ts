@@ -1,4 +1,4 @@
-/** Which error each failure of the launcher is, by the examples that its own tests read. */
+/** The error for each failure of the launcher, checked with the launcher's own examples. */
 import { readFile } from "node:fs/promises";
 import { launcherFailureSchema } from "@sandkasten/protocol";
 import { expect, test } from "vitest";

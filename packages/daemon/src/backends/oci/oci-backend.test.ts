@@ -60,7 +60,7 @@ describe.each(["crun", "runc"] as const)("with %s", (runtime) => {
   });
 });
 
-test("a workspace larger than the sandbox's own disk is held to its own size", async () => {
+test("a workspace larger than the sandbox's own disk has its own limit", async () => {
   const dataDir = await mkdtemp(join(tmpdir(), "sandkasten-test-"));
   const { backend } = await composeEmbedded({ dataDir });
   const id = "sbx_largeworkspace";
@@ -86,7 +86,7 @@ test("a workspace larger than the sandbox's own disk is held to its own size", a
   }
 });
 
-test("what disk templates take up is told", async () => {
+test("reports the size of disk templates", async () => {
   const dataDir = await mkdtemp(join(tmpdir(), "sandkasten-test-"));
   const { backend } = await composeEmbedded({ dataDir });
   const id = "sbx_template";
@@ -124,17 +124,17 @@ test("a runtime without the known fixes makes the isolation weak, and the report
   }
 });
 
-test("the best runtime is picked, and another one when it is asked for", async () => {
+test("chooses the best runtime, or the requested one", async () => {
   const found = await findRuntimes();
   expect(pickRuntime(found)).toEqual(found[0]);
   expect(found[0]?.kind).not.toBe("runsc");
   expect(pickRuntime(found, "runc")).toMatchObject({ kind: "runc" });
-  // What is not current comes after what is.
+  // Outdated runtimes come last.
   const ordinary = found.filter(({ kind }) => kind !== "runsc").map(({ current }) => current);
   expect(ordinary).toEqual(ordinary.toSorted((a, b) => Number(b) - Number(a)));
 });
 
-test("a gVisor that is old or missing is no failure of a machine that uses another runtime", () => {
+test("an old or missing gVisor is not a failure if the machine uses another runtime", () => {
   const crun = { kind: "crun", path: "/usr/bin/crun", version: "1.20", current: true } as const;
   const old = {
     kind: "runsc",

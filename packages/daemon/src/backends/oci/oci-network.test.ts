@@ -1,4 +1,4 @@
-/** Networks of embedded sandboxes on the runtimes that tests/torture/network.test.ts does not try in every run. */
+/** Networks of embedded sandboxes on the runtimes that tests/torture/network.test.ts does not test in every run. */
 import { networkSuite } from "@sandkasten/testkit";
 import { whyNoGvisor } from "../../../../../tests/support/gvisor.ts";
 import { networkFixture } from "../../../../../tests/support/network-fixture.ts";

@@ -47,13 +47,13 @@ describe("a path of an image", () => {
     expect(files.lookAt(path).kind).toBe("other");
   });
 
-  it("never leads out of the image", () => {
+  it("never leaves the image", () => {
     expect(files.lookAt("/etc/climbing")).toEqual({ path: "/secret", kind: "missing" });
     expect(files.lookAt("/etc/host")).toEqual({ path: join(outside, "secret"), kind: "missing" });
     expect(files.readText("/secret", 100)).toBeUndefined();
   });
 
-  it("is read when it is a file that is not too large", () => {
+  it("is read if it is a file that is not too large", () => {
     expect(files.readText("/etc/real/file", 100)).toBe("of the image");
     expect(files.readText("/etc/real/file", 3)).toBeUndefined();
     expect(files.readText("/etc/real", 100)).toBeUndefined();

@@ -1,4 +1,4 @@
-/** The journal in the database as a journal, and that a daemon which lost a session adds nothing to it. */
+/** The journal in the database passes the suite, and a daemon that lost a session adds nothing to it. */
 import { journalSuite, MANY, sessionRow } from "@sandkasten/testkit";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { TestDatabase } from "../../../../../tests/support/postgres-under-test.ts";
@@ -39,7 +39,7 @@ async function makeFixture() {
 
 journalSuite("Postgres", makeFixture);
 
-test("a daemon that lost the session adds nothing, and drops nothing, any more", async () => {
+test("a daemon that lost the session can no longer add or drop output", async () => {
   const { store, journal, fence, close } = await makeFixture();
   const writer = await journal.write("ses_1", "exe_1", undefined, fence);
   await writer.append("stdout", Buffer.from("mine"), 1);
@@ -58,7 +58,7 @@ test("a daemon that lost the session adds nothing, and drops nothing, any more",
   await close();
 });
 
-test("output goes with its session", async () => {
+test("output is deleted with its session", async () => {
   const { store, journal, fence, close } = await makeFixture();
   const writer = await journal.write("ses_1", "exe_1", undefined, fence);
   await writer.append("stdout", Buffer.from("x"), 1);
@@ -68,7 +68,7 @@ test("output goes with its session", async () => {
   await close();
 });
 
-test("a session's oldest output goes when a command begins and there is too much of it", async () => {
+test("a session's oldest output is deleted when a command starts and there is too much", async () => {
   const { journal, fence, close } = await makeFixture();
   for (let at = 0; at < 6; at++) {
     const writer = await journal.write("ses_1", `exe_${at}`, undefined, fence);

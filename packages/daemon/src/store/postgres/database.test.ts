@@ -55,7 +55,7 @@ describe("a connection that ends", () => {
       way === "run"
         ? database.run("testing", "SELECT pg_sleep($1)", [60])
         : database.rows("testing", sql`SELECT pg_sleep(${60})`);
-    // At once, before the connection is known to be closed.
+    // Immediately, before the connection is known to be closed.
     const next = sleeping.catch(() => works());
     await expect.poll(isSleeping).toBe(true);
     await endConnections(SLEEPS);

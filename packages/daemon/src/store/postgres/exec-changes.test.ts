@@ -1,4 +1,4 @@
-/** Ends of commands that are written together. */
+/** Ends of commands that are stored together. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { execRow, sessionRow } from "@sandkasten/testkit";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
@@ -43,7 +43,7 @@ const stopTimers = (): void => {
 const stored = async (id: string) => await store.getExec(`session of ${id}`, id);
 
 describe("ends of commands", () => {
-  test("are written in one statement, each to its own command", async () => {
+  test("are stored in one statement, each with its own command", async () => {
     const run = vi.spyOn(Database.prototype, "run");
     await Promise.all(
       COMMANDS.map((id, exitCode) => update(id, { status: "done", exitCode, cwd: `/${id}` })),
@@ -53,7 +53,7 @@ describe("ends of commands", () => {
       expect(await stored(id)).toMatchObject({ status: "done", exitCode, cwd: `/${id}` });
   });
 
-  test("one that the database refuses costs the others nothing", async () => {
+  test("an end that the database refuses does not affect the others", async () => {
     const [bad, ...good] = COMMANDS;
     const ends = await Promise.allSettled([
       update(bad, { status: "done", cwd: "/a\0b" }),
@@ -64,7 +64,7 @@ describe("ends of commands", () => {
     for (const id of good) expect(await stored(id)).toMatchObject({ status: "done", exitCode: 7 });
   });
 
-  test("one of a session that another daemon serves is refused alone", async () => {
+  test("an end for a session of another daemon is refused alone", async () => {
     const [lost, kept] = COMMANDS;
     const ends = await Promise.allSettled([
       update(lost, { status: "done" }, fence + 1),
@@ -85,7 +85,7 @@ describe("ends of commands", () => {
     expect(await stored(id)).toMatchObject({ status: "done", exitCode: 1, backgroundBytes: 5 });
   });
 
-  test("are written before their session changes its status", async () => {
+  test("are stored before their session changes its status", async () => {
     const [id] = COMMANDS;
     const written = update(id, { status: "done", exitCode: 3 });
     await store.updateSession(`session of ${id}`, fence, ["running"], { status: "destroying" });
@@ -93,7 +93,7 @@ describe("ends of commands", () => {
     await written;
   });
 
-  test("that are being written are waited for, and are not overtaken", async () => {
+  test("that are being stored are waited for, and are not overtaken", async () => {
     const [id] = COMMANDS;
     const written: string[] = [];
     const slow = Promise.withResolvers<void>();
@@ -123,7 +123,7 @@ describe("ends of commands", () => {
     expect(await stored(id)).toMatchObject({ status: "done", backgroundBytes: 5 });
   });
 
-  test("are written at once if the quota is reached", async () => {
+  test("are stored at once if the quota is reached", async () => {
     stopTimers();
     const [id] = COMMANDS;
     const row = execRow(`session of ${id}`, { id: "exe_next", owner: `owner of ${id}` });
@@ -134,7 +134,7 @@ describe("ends of commands", () => {
     await written;
   });
 
-  test("are written before the store is closed", async () => {
+  test("are stored before the store is closed", async () => {
     const [id] = COMMANDS;
     const written = update(id, { status: "done", exitCode: 3 });
     await store.closed();

@@ -1,4 +1,4 @@
-/** The log of events as a log, and what only one that several daemons share has to stand. */
+/** The event log passes the suite, and what only a log shared by several daemons must handle. */
 import { eventLogSuite, MANY, sessionRow } from "@sandkasten/testkit";
 import pg from "pg";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
@@ -95,7 +95,7 @@ describe("several daemons", () => {
     }
   });
 
-  test("an event that is committed late never comes before one that was read", async () => {
+  test("an event that is committed late never comes before one that was already read", async () => {
     const { log, fence } = await open();
     const slow = new pg.Client(database.url);
     await slow.connect();
@@ -105,7 +105,7 @@ describe("several daemons", () => {
         `SELECT append_events(${fence}, '{1}', '{alice}', '{NULL}', '{session.paused}', '{"{}"}')`,
       );
       const later = log.append([paused(2)]);
-      // The slow one has its position already; nothing behind it may be seen before it is.
+      // The slow one has its position already; no later event may be read before it.
       const page = await log.read({ after: 0, limit: 10 });
       expect(page).toMatchObject({ events: [], position: 0 });
       await slow.query("COMMIT");
@@ -117,7 +117,7 @@ describe("several daemons", () => {
     }
   });
 
-  test("one that lost its sessions tells nothing of them any more", async () => {
+  test("a daemon that lost its sessions no longer records events for them", async () => {
     const [first, second] = [await open(), await open()];
     await first.store.insertSession(sessionRow({ id: "s", fence: first.fence }), MANY);
     await first.log.append([paused(1, "s")]);
@@ -127,7 +127,7 @@ describe("several daemons", () => {
     await second.log.append([paused(4, "s")]);
     const { events } = await second.log.read({ after: 0, limit: 10 });
     expect(events.map(({ atMs }) => atMs)).toEqual([1, 3, 4]);
-    // Under a new token it is a stranger to that session.
+    // With a new token, it is a stranger to that session.
     const again = await first.store.join(undefined, READING);
     const log = await PostgresEventLog.open({
       database: first.store.database,

@@ -1,4 +1,4 @@
-/** The store of keys as a store, and what only one that several daemons share has to stand. */
+/** The key store passes the suite, and what only a store shared by several daemons must handle. */
 import { keyRow, keyStoreSuite } from "@sandkasten/testkit";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it, vi } from "vitest";
 import { TestDatabase } from "../../../../../tests/support/postgres-under-test.ts";
@@ -42,7 +42,7 @@ keyStoreSuite("Postgres", async () => ({
   },
 }));
 
-it("waits for the disk before it says that a key is revoked", async () => {
+it("waits for the disk before it reports that a key is revoked", async () => {
   const store = await open();
   await database.query(`
     CREATE TABLE commits (mode TEXT);
@@ -57,7 +57,7 @@ it("waits for the disk before it says that a key is revoked", async () => {
   expect(modes).toEqual([{ mode: "on" }, { mode: "on" }]);
 });
 
-it("lets every daemon know of a key that one of them creates or revokes", async () => {
+it("shows every daemon a key that one of them creates or revokes", async () => {
   const daemon = async (): Promise<StoredKeys> =>
     await StoredKeys.open({
       store: await open(),

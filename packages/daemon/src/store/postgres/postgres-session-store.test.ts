@@ -1,4 +1,4 @@
-/** The store as a session store, and what only a database has that several daemons share. */
+/** The session store passes the suite, and what only a database shared by several daemons must handle. */
 import { execRow, MANY, sessionRow, storeSuite, workspaceRow } from "@sandkasten/testkit";
 import pg from "pg";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
@@ -12,7 +12,7 @@ const HEARTBEAT = { intervalMs: 10, deadAfterMs: 5000 };
 const PLACE = "oci:here";
 const moved = { details: { reason: "moved" } };
 
-/** One database for all tests here, emptied before each: to make one takes longer than most tests. */
+/** One database for all tests here, emptied before each, because creating one is slow. */
 let database: TestDatabase;
 let wallMs: number;
 const opened: PostgresSessionStore[] = [];
@@ -67,7 +67,7 @@ describe("two daemons", () => {
     return { first, second, a, b };
   }
 
-  test("leave each other's sessions alone while both say that they live", async () => {
+  test("leave each other's sessions alone while both are alive", async () => {
     const { first, second, a, b } = await two();
     await first.insertSession(sessionRow({ id: "s", fence: a }), MANY);
     await second.beat(b, 4000, READING);
@@ -77,7 +77,7 @@ describe("two daemons", () => {
     expect(await first.updateSession("s", a, ["running"], { cwd: "/mine" })).toBeDefined();
   });
 
-  test("do not destroy one workspace both, and the second finishes for a dead one", async () => {
+  test("do not destroy the same workspace, and the second completes it for a dead one", async () => {
     const { first, second, a, b } = await two();
     const row = workspaceRow();
     await first.insertWorkspace(row, MANY);
@@ -93,7 +93,7 @@ describe("two daemons", () => {
     expect(await second.getWorkspace(row.owner, row.id)).toMatchObject({ endingFence: b });
   });
 
-  test("one that was silent for too long is held for dead, and learns of it", async () => {
+  test("a daemon that was silent for too long is declared dead, and learns of it", async () => {
     const { first, second, a, b } = await two();
     await first.insertSession(sessionRow({ id: "s", fence: a }), MANY);
     await second.beat(b, 6000, READING);
@@ -106,12 +106,12 @@ describe("two daemons", () => {
     await expect(
       first.insertSession(sessionRow({ id: "new", fence: a }), MANY),
     ).rejects.toMatchObject(moved);
-    // It comes back with a new token, and gets what nobody else could reach.
+    // It joins with a new token, and gets what no other daemon could reach.
     const again = await first.join("http://10.0.0.1:8080", READING);
     expect(again.fence).toBeGreaterThan(b);
   });
 
-  test("sandboxes are shown a greater number at each change, whichever token is the greater", async () => {
+  test("sandboxes get a greater number at each change, whichever token is greater", async () => {
     const { first, second, a, b } = await two();
     await second.insertSession(sessionRow({ id: "s", fence: b }), MANY);
     await second.leave(b);
@@ -124,7 +124,7 @@ describe("two daemons", () => {
     expect(bySecond).toBeGreaterThan(c);
   });
 
-  test("what only the dead one reached waits for it", async () => {
+  test("what only the dead one could reach waits for it", async () => {
     const { first, second, a, b } = await two();
     const far = sessionRow({ id: "s", fence: a, place: "oci:there" });
     await first.insertSession(far, MANY);
@@ -151,7 +151,7 @@ describe("two daemons", () => {
     ).toEqual(rows.map(({ id }) => id).toSorted());
   });
 
-  test("one that claims is alive, however late its last heartbeat was", async () => {
+  test("a daemon that claims is alive, however late its last heartbeat was", async () => {
     const { first, second, a, b } = await two();
     await first.insertSession(sessionRow({ id: "s", fence: a }), MANY);
     await second.beat(b, 2 * HEARTBEAT.deadAfterMs, READING);
@@ -159,7 +159,7 @@ describe("two daemons", () => {
     expect(await first.livingDaemon(a)).toBeDefined();
   });
 
-  test("a command that is being added comes before a claim, or not at all", async () => {
+  test("a command that is being added is complete before a claim, or refused", async () => {
     const { first, second, a, b } = await two();
     await first.insertSession(sessionRow({ id: "s", fence: a }), MANY);
     await first.leave(a);
@@ -194,7 +194,7 @@ describe("two daemons", () => {
     expect(execs.filter(({ inserted }) => inserted)).toHaveLength(90);
   });
 
-  test("a command that is still being added counts for one that is near the quota", async () => {
+  test("a command that is still being added counts for another one near the quota", async () => {
     const { first, second, a, b } = await two();
     await first.insertSession(sessionRow({ id: "a", fence: a }), MANY);
     await second.insertSession(sessionRow({ id: "b", fence: b }), MANY);
@@ -202,7 +202,7 @@ describe("two daemons", () => {
     const slow = new pg.Client(database.url);
     await slow.connect();
     try {
-      // Whoever adds a command with this id has to wait for this transaction.
+      // Any insertion of a command with this id must wait for this transaction.
       const held = execRow("a", { id: "exe_held", status: "running" });
       await slow.query("BEGIN");
       await slow.query(
@@ -237,7 +237,7 @@ describe("two daemons", () => {
     }
   });
 
-  test("one that joins while another lives has its time, wherever the clocks on the wall stand", async () => {
+  test("a daemon that joins while another is alive uses its time, whatever the wall clocks show", async () => {
     const { first, a } = await two();
     let storeMs = 1000;
     const beats = setInterval(() => {
@@ -256,7 +256,7 @@ describe("two daemons", () => {
 });
 
 describe("closing", () => {
-  test("lets what is under way finish, and refuses the rest at once", async () => {
+  test("lets work in progress finish, and refuses new work at once", async () => {
     const store = await open();
     const { fence } = await store.join(undefined, READING);
     const beats = Array.from({ length: 30 }, () => store.beat(fence, 2000, READING));
@@ -273,7 +273,7 @@ describe("closing", () => {
 });
 
 describe("the database", () => {
-  test("of a newer version, or of something else, is refused and left as it is", async () => {
+  test("of a newer version, or of another program, is refused and left unchanged", async () => {
     const [known] = await database.query("SELECT version FROM schema_version");
     await database.query("UPDATE schema_version SET version = 999");
     await expect(open()).rejects.toMatchObject({ message: expect.stringContaining("newer") });
@@ -287,7 +287,7 @@ describe("the database", () => {
     expect(await other.query("SELECT to_regclass('daemons') AS made")).toEqual([{ made: null }]);
   });
 
-  test("is made once by daemons that start at the same time", async () => {
+  test("is created once by daemons that start at the same time", async () => {
     await using empty = await TestDatabase.make();
     const stores = await Promise.all(
       [1, 2, 3].map(() => PostgresSessionStore.open({ url: empty.url })),
@@ -296,7 +296,7 @@ describe("the database", () => {
     for (const store of stores) await store.closed();
   });
 
-  test("that cannot be reached is told of without its password", async () => {
+  test("that cannot be reached is reported without its password", async () => {
     const url = "postgresql://someone:hush-hush@/none?host=%2Fnonexistent";
     const error: unknown = await PostgresSessionStore.open({ url }).catch(
       (reason: unknown) => reason,

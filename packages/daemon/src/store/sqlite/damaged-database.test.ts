@@ -1,4 +1,4 @@
-/** Files that are damaged as a whole, and rows that somebody else wrote. */
+/** Files that are damaged as a whole, and rows that another program wrote. */
 import { createHash, randomBytes } from "node:crypto";
 import { cp, mkdir, readdir, readFile, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -23,7 +23,7 @@ async function fill(directory: StoreDirectory): Promise<void> {
   }
 }
 
-/** As a killed daemon leaves it: the last change is in the log only. */
+/** As a killed daemon leaves it: the last change is only in the log. */
 async function killedDatabase(): Promise<StoreDirectory> {
   await using living = await filledDatabase();
   const store = await living.open();
@@ -58,12 +58,12 @@ async function overwrite(path: string, at: number, bytes: Uint8Array): Promise<v
   await writeFile(path, content);
 }
 
-describe("a damaged file is refused and left as it is", () => {
+describe("a damaged file is refused and left unchanged", () => {
   test.each([
     ["text", Buffer.from("these are not the bytes you are looking for\n".repeat(200))],
     ["a few bytes", Buffer.from("x")],
     ["noise", randomBytes(20_000)],
-  ])("when it is %s", async (_, content) => {
+  ])("if it is %s", async (_, content) => {
     await using directory = await StoreDirectory.make();
     await mkdir(directory.data);
     await writeFile(directory.path, content);
@@ -71,7 +71,7 @@ describe("a damaged file is refused and left as it is", () => {
   });
 
   test.each([1, 99, 100, 511, 4_096, 5_000, 40_960, -4_096, -1])(
-    "when %i bytes of it are left, or missing",
+    "if %i bytes of it are left, or missing",
     async (bytes) => {
       await using directory = await filledDatabase();
       const { length } = await readFile(directory.path);
@@ -80,25 +80,25 @@ describe("a damaged file is refused and left as it is", () => {
     },
   );
 
-  test.each([0, 16, 100, 4_096, 12_288])("when bytes from %i on are others", async (at) => {
+  test.each([0, 16, 100, 4_096, 12_288])("if bytes from %i on are different", async (at) => {
     await using directory = await filledDatabase();
     await overwrite(directory.path, at, new Uint8Array(64).fill(0xff));
     await expectRefused(directory);
   });
 
-  test("when its log is whole", async () => {
+  test("if its log is complete", async () => {
     await using directory = await killedDatabase();
     await overwrite(directory.path, 12_288, new Uint8Array(64).fill(0xff));
     await expectRefused(directory);
   });
 
-  test("when it is empty but its log is not", async () => {
+  test("if it is empty but its log is not", async () => {
     await using directory = await killedDatabase();
     await truncate(directory.path, 0);
     await expectRefused(directory);
   });
 
-  test("until the backup is back", async () => {
+  test("until the backup is restored", async () => {
     await using directory = await filledDatabase();
     const backup = await readFile(directory.path);
     await truncate(directory.path, 8_192);
@@ -109,7 +109,7 @@ describe("a damaged file is refused and left as it is", () => {
   });
 });
 
-describe("a row that somebody changed", () => {
+describe("a row that another program changed", () => {
   test.each([
     ["sessions", "limits", "no JSON"],
     ["sessions", "limits", '{"memoryBytes":"much"}'],
@@ -147,7 +147,7 @@ describe("a row that somebody changed", () => {
         const page = await store.listSessions({ owner: "alice", limit: 10, ...filter });
         expect(page.rows.map((row) => row.id)).toEqual(["ses_2"]);
       }
-      // Whoever cleans up by this list must not take what is missing for gone.
+      // A cleanup by this list must not treat missing rows as deleted.
       await expect(store.livingSessions()).rejects.toMatchObject(refusal);
     } else {
       await expect(store.getExec("ses_1", id)).rejects.toMatchObject(refusal);

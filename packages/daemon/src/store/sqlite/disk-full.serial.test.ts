@@ -1,4 +1,4 @@
-/** A disk that is full: sessions can still be read and ended, and all is well once there is room again. Mounting one needs root. */
+/** A full disk: sessions can still be read and ended, and everything works once there is space. Mounting one needs root. */
 import { execFile } from "node:child_process";
 import { closeSync, openSync, rmSync, statfsSync, writeSync } from "node:fs";
 import { mkdtemp, rm, stat } from "node:fs/promises";
@@ -45,13 +45,13 @@ class SmallDisk implements AsyncDisposable {
   async open(): Promise<SqliteSessionStore> {
     this.#store?.close();
     this.#store = await SqliteSessionStore.open({ path: this.path });
-    // One daemon for all that a test does, whose token is 1.
+    // One daemon for everything that a test does, with the token 1.
     if ((await this.#store.livingDaemon(FENCE)) === undefined)
       await this.#store.join(undefined, { bootId: "boot-1", monotonicMs: 0, wallMs: 0 });
     return this.#store;
   }
 
-  /** Takes all room that is left, to the last block. */
+  /** Uses all remaining space, to the last block. */
   fill(): void {
     const file = openSync(this.#filler, "a");
     try {
@@ -72,12 +72,12 @@ class SmallDisk implements AsyncDisposable {
     return bavail * bsize;
   }
 
-  /** Closes the store and has SQLite look at every page and index. */
+  /** Closes the store and lets SQLite check every page and index. */
   integrity(): unknown {
     this.#store?.close();
     const database = new DatabaseSync(this.path);
     try {
-      // Alone with the file, SQLite needs no room on the disk to read it.
+      // With exclusive access to the file, SQLite needs no disk space to read it.
       database.exec("PRAGMA locking_mode = EXCLUSIVE");
       return database.prepare("PRAGMA integrity_check").all().map(Object.values).flat();
     } finally {
@@ -98,7 +98,7 @@ async function insertSessions(store: SessionStore, count: number): Promise<strin
   return rows.map(({ id }) => id);
 }
 
-/** Inserts rows of many sizes until there is no room for more; answers the ids of those that went in, and the refusal. */
+/** Inserts rows of many sizes until the disk is full; returns the inserted ids and the refusal. */
 async function insertUntilFull(
   store: SessionStore,
 ): Promise<{ readonly ids: readonly string[]; readonly refusal: unknown }> {
@@ -135,7 +135,7 @@ test("a full disk refuses new rows, reads all others, ends sessions, and recover
   disk.fill();
   expect(disk.freeBytes()).toBe(0);
 
-  // A few rows may still find room that the log has.
+  // A few rows can still fit into the log.
   const { ids: late, refusal } = await insertUntilFull(store);
   expect(refusal).toBeInstanceOf(SandboxError);
   expect(refusal).toMatchObject({ code: "STORAGE_FULL" });
@@ -159,19 +159,19 @@ test("a full disk refuses new rows, reads all others, ends sessions, and recover
   expect(await reopened.unfinishedExecs(FENCE)).toEqual([]);
 });
 
-test("a disk that the store itself has filled lets all of its sessions be ended", async () => {
+test("all sessions of a disk that the store itself has filled can be ended", async () => {
   await using disk = await SmallDisk.mount();
   const store = await disk.open();
   const { ids, refusal } = await insertUntilFull(store);
   expect(refusal).toMatchObject({ code: "STORAGE_FULL" });
   expect(ids.length).toBeGreaterThan(100);
-  // What the store did not take is taken by others.
+  // Space that the store did not take is taken by others.
   disk.fill();
   await endAll(store, ids);
   expect(disk.integrity()).toEqual(["ok"]);
 });
 
-test("leases are renewed on a full disk for as long as it takes, even when others have taken the reserve", async () => {
+test("leases are renewed on a full disk for any time, even if others have taken the reserve", async () => {
   await using disk = await SmallDisk.mount();
   const ids = await insertSessions(await disk.open(), 20);
   const store = await disk.open();
@@ -186,7 +186,7 @@ test("leases are renewed on a full disk for as long as it takes, even when other
   expect(disk.integrity()).toEqual(["ok"]);
 });
 
-test("a daemon that starts on a full disk finds its sessions, can end them, and takes no new ones", async () => {
+test("a daemon that starts on a full disk finds its sessions, can end them, and creates no new ones", async () => {
   await using disk = await SmallDisk.mount();
   const before = await disk.open();
   const ids = await insertSessions(before, 50);
@@ -207,7 +207,7 @@ test("a daemon that starts on a full disk finds its sessions, can end them, and 
   expect(disk.integrity()).toEqual(["ok"]);
 });
 
-test("a new store is refused on a full disk, and made once there is room", async () => {
+test("a new store is refused on a full disk, and created once there is space", async () => {
   await using disk = await SmallDisk.mount();
   disk.fill();
   await expect(disk.open()).rejects.toMatchObject({ code: "STORAGE_FULL" });
@@ -228,7 +228,7 @@ test("events and keys open on a full disk: a daemon that was killed can start", 
   await open();
 });
 
-test("the reserve finds out by trying whether the disk is full", async () => {
+test("the reserve determines by a write whether the disk is full", async () => {
   await using disk = await SmallDisk.mount();
   const reserve = new DiskReserve(join(disk.directory, "reserve"), 256 * 1024);
   expect(reserve.isDiskFull()).toBe(false);

@@ -31,7 +31,7 @@ const update = (id: string, patch: ExecPatch, fence = FENCE): Promise<void> =>
 const stored = async (id: string) => await store.getExec(`session of ${id}`, id);
 
 describe("ends of commands", () => {
-  test("are written in one transaction, each to its own command", async () => {
+  test("are stored in one transaction, each with its own command", async () => {
     const transaction = vi.spyOn(SessionDatabase.prototype, "transaction");
     await Promise.all(
       COMMANDS.map((id, exitCode) => update(id, { status: "done", exitCode, cwd: `/${id}` })),
@@ -41,7 +41,7 @@ describe("ends of commands", () => {
       expect(await stored(id)).toMatchObject({ status: "done", exitCode, cwd: `/${id}` });
   });
 
-  test("are written in the transaction of the next command", async () => {
+  test("are stored in the transaction of the next command", async () => {
     const transaction = vi.spyOn(SessionDatabase.prototype, "transaction");
     const [id, other] = COMMANDS;
     const written = update(id, { status: "done", exitCode: 3 });
@@ -51,7 +51,7 @@ describe("ends of commands", () => {
     expect(await stored(id)).toMatchObject({ status: "done", exitCode: 3 });
   });
 
-  test("one that the database refuses costs neither others nor the next command anything", async () => {
+  test("an end that the database refuses affects neither others nor the next command", async () => {
     const [bad, ...good] = COMMANDS;
     const ends = Promise.allSettled([
       update(bad, { status: "done", exitCode: "not a number" as unknown as number }),
@@ -70,7 +70,7 @@ describe("ends of commands", () => {
     expect(await store.insertExec(next(bad), FENCE, 2)).toEqual(refused);
   });
 
-  test("are written even if the next command is refused", async () => {
+  test("are stored even if the next command is refused", async () => {
     const [id, other] = COMMANDS;
     const written = update(id, { status: "done", exitCode: 3 });
     await expect(store.insertExec(next(other), FENCE + 1, 10)).rejects.toMatchObject({
@@ -80,7 +80,7 @@ describe("ends of commands", () => {
     expect(await stored(id)).toMatchObject({ status: "done", exitCode: 3 });
   });
 
-  test("one of a session that is served with another token is refused alone", async () => {
+  test("an end for a session with another token is refused alone", async () => {
     const [lost, kept] = COMMANDS;
     const ends = await Promise.allSettled([
       update(lost, { status: "done" }, FENCE + 1),
@@ -101,7 +101,7 @@ describe("ends of commands", () => {
     expect(await stored(id)).toMatchObject({ status: "done", exitCode: 1, backgroundBytes: 5 });
   });
 
-  test("are seen by every read at once, and do not count as running", async () => {
+  test("are visible to every read at once, and do not count as running", async () => {
     const [id] = COMMANDS;
     const written = update(id, { status: "done" });
     expect(await store.insertExec(next(id), FENCE, 1)).toEqual({ inserted: true });
@@ -117,7 +117,7 @@ describe("ends of commands", () => {
     expect(await store.insertExec(next(id), FENCE, 1)).toMatchObject({ overQuota: true });
   });
 
-  test("are written before the store is closed", async () => {
+  test("are stored before the store is closed", async () => {
     const [id] = COMMANDS;
     const written = update(id, { status: "done", exitCode: 3 });
     store.close();
@@ -128,7 +128,7 @@ describe("ends of commands", () => {
 });
 
 describe("the quota of running commands", () => {
-  test("counts those that an earlier daemon left, until their session is forgotten", async () => {
+  test("counts the commands of an earlier daemon, until their session is deleted", async () => {
     const [id] = COMMANDS;
     store.close();
     store = await directory.open();

@@ -1,4 +1,4 @@
-/** Databases of every earlier form, of later ones and of other programs. */
+/** Databases of every earlier version, of newer ones and of other programs. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { cp, mkdir, readFile } from "node:fs/promises";
@@ -21,7 +21,7 @@ const FIRST_DESIGN_ROWS = `
      '2026-02-01 10:00:00.123456 +0000 UTC', '2026-02-01 10:30:00 +0000 UTC', '2026-02-01 10:05:00 +0000 UTC');
 `;
 
-/** What was written at each version, in that version's own words. */
+/** Rows that each version wrote, in that version's format. */
 const ROWS: Readonly<Record<number, string>> = {
   1: FIRST_DESIGN_ROWS,
   2: `
@@ -300,7 +300,7 @@ async function expectVersion15(directory: StoreDirectory): Promise<void> {
   expect(await store.getWorkspace("alice", "data")).toMatchObject({ endingFence: 7 });
 }
 
-describe("leases of a version that counted the time since the boot", () => {
+describe("leases of a version that counted the time since boot", () => {
   const rows = `
     INSERT INTO sessions VALUES
       ('ses_now', 'alice', 'running', NULL, 'python', 'host', NULL, 'sbx_1', 'restricted',
@@ -316,7 +316,7 @@ describe("leases of a version that counted the time since the boot", () => {
   test.each([
     ["hold within the boot", { bootId: "boot-2", monotonicMs: 60_500, wallMs: 1 }, 60_500],
     ["go on after a reboot", { bootId: "boot-3", monotonicMs: 10, wallMs: 5700 }, 60_700],
-  ])("%s, and those of an earlier boot are over", async (_, reading, storeMs) => {
+  ])("%s, and those of an earlier boot have ended", async (_, reading, storeMs) => {
     await using directory = await databaseOf(10, rows);
     const store = await directory.open();
     expect(await store.getSession("ses_now")).toMatchObject({ leaseEndsMs: 61_000 });
@@ -326,7 +326,7 @@ describe("leases of a version that counted the time since the boot", () => {
 });
 
 describe("a database of an earlier version", () => {
-  test("has rows here for every version that there was", () => {
+  test("has rows here for every version that existed", () => {
     const versions = MIGRATIONS.map(({ version }) => version);
     expect(versions).toEqual(versions.toSorted((a, b) => a - b));
     expect(Object.keys(ROWS).map(Number)).toEqual(versions);
@@ -345,7 +345,7 @@ describe("a database of an earlier version", () => {
     [10, expectVersion10],
     [11, expectVersion11],
     [15, expectVersion15],
-  ])("%i is brought to the newest form with its data", async (version, expectRows) => {
+  ])("%i is migrated to the newest version with its data", async (version, expectRows) => {
     await using directory = await databaseOf(version);
     await expectRows(directory);
     await using fresh = await StoreDirectory.make();
@@ -353,7 +353,7 @@ describe("a database of an earlier version", () => {
     expect(schemaOf(directory)).toEqual(schemaOf(fresh));
   });
 
-  test("that carries no version is another program's, and left alone", async () => {
+  test("without a version is another program's, and left alone", async () => {
     await using directory = await databaseOf(1);
     directory.tamper((database) => database.exec("PRAGMA user_version = 0"));
     const before = await readFile(directory.path);
@@ -363,14 +363,14 @@ describe("a database of an earlier version", () => {
     expect(before.equals(await readFile(directory.path))).toBe(true);
   });
 
-  test("is taken over even if its last transaction was cut short", async () => {
+  test("is migrated even if its last transaction was interrupted", async () => {
     await using directory = await databaseOf(1);
     await using cut = await StoreDirectory.make();
     directory.tamper((database) => {
       const insert = database.prepare(
         "INSERT INTO sessions SELECT ?, image, container_id, status, cwd, created_at, expires_at, last_activity FROM sessions WHERE id = 'old-1'",
       );
-      // With room for a few pages only, the transaction reaches the file before it is committed.
+      // With space for a few pages only, the transaction reaches the file before it is committed.
       database.exec("PRAGMA cache_size = 2; BEGIN");
       for (let i = 0; i < 500; i++) insert.run(`uncommitted-${String(i)}`);
     });
@@ -380,7 +380,7 @@ describe("a database of an earlier version", () => {
 });
 
 describe("an interrupted migration", () => {
-  test("leaves the version before, and the rows, when a step fails", async () => {
+  test("keeps the earlier version and the rows if a step fails", async () => {
     await using directory = await databaseOf(2);
     const broken = {
       version: 3,
@@ -398,7 +398,7 @@ describe("an interrupted migration", () => {
     expect(schemaOf(directory)).toEqual(schemaOf(fresh));
   });
 
-  test("is begun again when the process was killed in the middle", async () => {
+  test("starts again if the process was killed in the middle", async () => {
     await using directory = await databaseOf(1);
     const killed = `
       const { DatabaseSync } = require("node:sqlite");
@@ -419,7 +419,7 @@ describe("an interrupted migration", () => {
   });
 });
 
-describe("a database that is not for this version", () => {
+describe("a database of another kind", () => {
   test.each([
     [
       "of a newer version",

@@ -29,7 +29,7 @@ describe("the file of events", () => {
   });
   afterEach(async () => await rm(directory, { recursive: true }));
 
-  it("can be read by the daemon's user alone", async () => {
+  it("can be read by the daemon's user only", async () => {
     const path = join(directory, "events.db");
     await writeFile(path, "", { mode: 0o644 });
     const log = await SqliteEventLog.open({ path });
@@ -61,7 +61,7 @@ describe("the file of events", () => {
     expect((await stat(path)).size).toBeLessThan(1_000_000);
   });
 
-  it("is put aside for a new one when it is damaged, and never without a word", async () => {
+  it("is replaced by a new one if it is damaged, and this is logged", async () => {
     const path = join(directory, "events.db");
     const junk = Buffer.alloc(8192, "this is no database ");
     await writeFile(path, junk);
@@ -77,7 +77,7 @@ describe("the file of events", () => {
     log.close();
   });
 
-  it("is left alone when it cannot be opened for another reason", async () => {
+  it("is left alone if it cannot be opened for another reason", async () => {
     const path = join(directory, "events.db");
     const log = await SqliteEventLog.open({ path });
     await log.append([{ type: "session.paused", owner: "alice", atMs: 1, data: {} }]);

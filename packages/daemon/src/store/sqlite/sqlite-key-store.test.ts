@@ -32,7 +32,7 @@ keyStoreSuite("SQLite", async () => ({
 }));
 
 describe("the file of keys", () => {
-  it("has nothing beside it but what was not put into it yet, and nothing at the end", async () => {
+  it("has a log beside it only for pending writes, and none at the end", async () => {
     await reopen();
     await store.insert(keyRow(1));
     expect((await readdir(directory)).toSorted()).toEqual(["keys.db", "keys.db-wal"]);
@@ -40,7 +40,7 @@ describe("the file of keys", () => {
     expect(await readdir(directory)).toEqual(["keys.db"]);
   });
 
-  it("can be read by the daemon's user alone", async () => {
+  it("can be read by the daemon's user only", async () => {
     store.close();
     await rm(path);
     await writeFile(path, "", { mode: 0o644 });
@@ -56,7 +56,7 @@ describe("the file of keys", () => {
     ["is no database", async () => await writeFile(path, Buffer.alloc(8192, "no database "))],
     ["was cut off", async () => await truncate(path, 6000)],
     ["has junk in the middle", async () => await overwrite(4096, Buffer.alloc(4096, 0xa5))],
-  ])("is refused and left as it is when it %s", async (_, damage) => {
+  ])("is refused and left unchanged if it %s", async (_, damage) => {
     for (let number = 1; number < 100; number++)
       await store.insert(keyRow(number, { digest: String(number).padStart(64, "0") }));
     store.close();
@@ -67,7 +67,7 @@ describe("the file of keys", () => {
     expect((await readdir(directory)).filter((name) => /damaged/.test(name))).toEqual([]);
   });
 
-  it("is not called damaged when another daemon has it open", async () => {
+  it("is not reported as damaged if another daemon has it open", async () => {
     await store.insert(keyRow(1));
     await expect(SqliteKeyStore.open(path)).rejects.toThrow(/locked/);
     expect(await store.list()).toHaveLength(1);

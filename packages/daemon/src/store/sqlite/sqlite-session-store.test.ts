@@ -1,4 +1,4 @@
-/** The store as a session store, and as a file: who may open it, and what it survives. */
+/** The session store passes the suite, and as a file: who can open it, and what it survives. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { chmod, mkdir, readdir, stat, writeFile } from "node:fs/promises";
@@ -26,7 +26,7 @@ storeSuite("SQLite", async () => {
   };
 });
 
-/** A separate program that writes a session, changes it, says so, and waits to be killed. */
+/** A separate program that writes a session, changes it, reports this, and waits to be killed. */
 const WRITER = `
 import { SqliteSessionStore } from ${JSON.stringify(join(import.meta.dirname, "sqlite-session-store.ts"))};
 const [path, session, exec] = process.argv.slice(1);
@@ -72,7 +72,7 @@ describe("the file", () => {
     },
   );
 
-  test("belongs to one daemon at a time, and to the next when that was killed", async () => {
+  test("belongs to one daemon at a time, and to the next one after a kill", async () => {
     await using directory = await StoreDirectory.make();
     const row = sessionRow();
     const exec = execRow(row.id);
@@ -108,7 +108,7 @@ describe("the file", () => {
     expect(await store.unfinishedExecs(FENCE)).toEqual([exec]);
   });
 
-  test("is refused to a second store that only wants to read, also after a restart without a write", async () => {
+  test("is refused to a second store that only reads, even after a restart without a write", async () => {
     await using directory = await StoreDirectory.make();
     (await directory.open()).close();
     const store = await directory.open();
@@ -117,7 +117,7 @@ describe("the file", () => {
     await directory.open();
   });
 
-  test("is for its owner only, with all that stands beside it, even if it was not before", async () => {
+  test("is accessible to its owner only, with all files beside it, even if it was not before", async () => {
     await using directory = await StoreDirectory.make();
     await (await directory.openJoined()).insertSession(sessionRow(), MANY);
     directory.closeAll();
@@ -131,7 +131,7 @@ describe("the file", () => {
     expect((await stat(directory.data)).mode & 0o777).toBe(0o700);
   });
 
-  test("leaves the mode of a directory that was there before alone", async () => {
+  test("does not change the mode of an existing directory", async () => {
     await using directory = await StoreDirectory.make();
     await mkdir(directory.data);
     await chmod(directory.data, 0o755);
@@ -139,7 +139,7 @@ describe("the file", () => {
     expect((await stat(directory.data)).mode & 0o777).toBe(0o755);
   });
 
-  test("counts as new when it is there but empty", async () => {
+  test("counts as new if it exists but is empty", async () => {
     await using directory = await StoreDirectory.make();
     await mkdir(directory.data);
     await writeFile(directory.path, "");
@@ -159,7 +159,7 @@ describe("the file", () => {
     expect(await readdir(directory.data)).not.toContain("sessions.db-wal");
   });
 
-  test("is none for a store in memory", async () => {
+  test("does not exist for a store in memory", async () => {
     const store = await SqliteSessionStore.open({ path: ":memory:" });
     await store.join(undefined, { bootId: "boot-1", monotonicMs: 0, wallMs: 0 });
     expect(store.isNew).toBe(true);

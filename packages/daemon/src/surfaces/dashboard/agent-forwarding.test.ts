@@ -13,7 +13,7 @@ interface Asked {
 }
 
 const asked: Asked[] = [];
-/** Resolves when the reader of events has gone. */
+/** Resolves when the reader of events has left. */
 const left = Promise.withResolvers<void>();
 const agents: AgentServiceLink = {};
 const service = createServer((request, response) => {
@@ -48,8 +48,8 @@ beforeEach(() => {
 
 const RUNS = "/v1/agent-service/v1/runs";
 
-describe("the way to the agent service", () => {
-  it("is there for administrators when the daemon knows the service", async () => {
+describe("the connection to the agent service", () => {
+  it("is available to administrators if the daemon knows the service", async () => {
     expect((await http.call("/v1/agent-service")).json).toEqual({ available: true });
     expect((await http.call("/v1/agent-service", { key: BOBS_KEY })).json).toEqual({
       available: false,
@@ -59,7 +59,7 @@ describe("the way to the agent service", () => {
     expect((await http.call(RUNS)).status).toBe(404);
   });
 
-  it("takes the service's key and nothing of the visitor's", async () => {
+  it("uses the service's key and nothing of the visitor's", async () => {
     const { status, json } = await http.call(`${RUNS}?limit=5`, {
       headers: { cookie: "a=b", "x-secret": "c", origin: http.url },
     });
@@ -71,7 +71,7 @@ describe("the way to the agent service", () => {
     expect(headers).not.toHaveProperty("origin");
   });
 
-  it("passes decisions and refusals on", async () => {
+  it("passes on decisions and refusals", async () => {
     const path = "/v1/agent-service/v1/workflow-runs/wfr_1/approve";
     await http.call(path, { body: { comment: "fine" } });
     expect(asked[0]).toMatchObject({
@@ -82,7 +82,7 @@ describe("the way to the agent service", () => {
     expect((await http.call(`${RUNS}/missing`)).status).toBe(404);
   });
 
-  it("streams events as they come, and leaves when the reader does", async () => {
+  it("streams events as they arrive, and ends when the reader leaves", async () => {
     const gone = new AbortController();
     const response = await http.fetch(`${RUNS}/run_1/events`, { signal: gone.signal });
     const reader = response.body?.getReader();
@@ -92,7 +92,7 @@ describe("the way to the agent service", () => {
     await left.promise;
   });
 
-  it("is closed to other keys, and to everything but runs", async () => {
+  it("is closed to other keys, and to everything except runs", async () => {
     expect((await http.call(RUNS, { key: BOBS_KEY })).status).toBe(403);
     expect((await http.call(RUNS, { key: null })).status).toBe(401);
     for (const [method, path] of [
@@ -113,7 +113,7 @@ describe("the way to the agent service", () => {
     expect(asked).toEqual([]);
   });
 
-  it("says so when the agent service does not answer", async () => {
+  it("returns an error if the agent service does not respond", async () => {
     agents.address = { url: "http://127.0.0.1:9" };
     const { status, json } = await http.call(RUNS);
     expect([status, json.message]).toEqual([503, "The agent service does not respond."]);

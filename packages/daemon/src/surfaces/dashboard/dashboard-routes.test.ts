@@ -29,7 +29,7 @@ const open = (path: string, headers: Record<string, string> = {}) =>
   http.call(path, { key: null, headers });
 
 describe("the dashboard's files", () => {
-  it("are missed with a word about how to build them, and found once they are", async () => {
+  it("are reported missing with how to build them, and found once they exist", async () => {
     const missing = await open("/");
     expect([missing.status, missing.text]).toEqual([503, expect.stringContaining("npm run setup")]);
     expect(missing.text.trim().split("\n")).toHaveLength(1);
@@ -55,7 +55,7 @@ describe("the dashboard's files", () => {
     expect(headers.get("set-cookie")).toBeNull();
   });
 
-  it("are kept by browsers: pages after a question, files with hashed names without one", async () => {
+  it("are cached by browsers: pages after revalidation, files with hashed names without", async () => {
     const page = await open("/");
     expect(page.headers.get("cache-control")).toBe("no-cache");
     const again = await open("/", { "if-none-match": page.headers.get("etag") ?? "" });
@@ -70,12 +70,12 @@ describe("the dashboard's files", () => {
     ["gzip", "gzip"],
     ["br;q=0, gzip;q=0.5", "gzip"],
     ["identity", null],
-  ])("are sent as the browser can read them: %s", async (accepted, encoding) => {
+  ])("are sent in an encoding that the browser accepts: %s", async (accepted, encoding) => {
     const script = await open("/assets/main-1.js", { "accept-encoding": accepted });
     expect([script.headers.get("content-encoding"), script.text]).toEqual([encoding, SCRIPT]);
   });
 
-  it("are all that there is without a key", async () => {
+  it("are all that is served without a key", async () => {
     for (const path of [
       "/assets/",
       "/assets/index.html",

@@ -24,7 +24,7 @@ afterAll(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
-/** Sent as it is written; `fetch` would resolve the dots itself. */
+/** Sent unchanged; `fetch` would resolve the dots itself. */
 async function get(path: string, headers = ""): Promise<string> {
   return await http.exchange(
     `GET ${path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n${headers}\r\n`,
@@ -48,7 +48,7 @@ describe("files of the site", () => {
     }
   });
 
-  it("are asked for again only when they have changed, and are sent compressed", async () => {
+  it("are requested again only if they have changed, and are sent compressed", async () => {
     const first = await fetch(`${http.url}/guide/page.js`);
     expect(first.headers.get("content-encoding")).toBe("gzip");
     expect(await first.text()).toBe("let page;");
@@ -76,14 +76,14 @@ describe("files of the site", () => {
     "/guide/%00",
     "/guide/docs",
     "/guide/",
-  ])("do not lead elsewhere: %s", async (path) => {
+  ])("cannot be used to reach other files: %s", async (path) => {
     const answer = await get(path);
     expect(answer).not.toMatch(/\r\n\r\n.*(?:secret|built|root:)/s);
     const isPage = path === "/guide/";
     expect(answer.startsWith("HTTP/1.1 200")).toBe(isPage);
   });
 
-  it("that do not exist are answered in the API's own format", async () => {
+  it("that do not exist return an error in the API's format", async () => {
     const { status, json } = await http.call("/guide/missing.html", { key: null });
     expect([status, json]).toMatchObject([404, { error_code: "ROUTE_NOT_FOUND" }]);
   });

@@ -14,7 +14,7 @@ afterAll(async () => await http[Symbol.asyncDispose]());
 
 const open = ["/healthz", "/readyz"];
 
-/** A request as it is on the wire, and the answer. */
+/** A request as it is on the wire, and the response. */
 async function send(
   method: string,
   path: string,
@@ -31,12 +31,12 @@ async function send(
 const bearer = `Authorization: Bearer ${ALICES_KEY}`;
 
 describe("the key", () => {
-  it("comes before everything, on every path and method, known or not", async () => {
+  it("is checked before everything, on every path and method, known or not", async () => {
     const { json } = await http.call("/openapi.json");
     const paths = Object.keys((json as OpenApiDocument).paths)
       .filter((path) => !open.includes(path))
       .map((path) => path.replaceAll(/\{\w+\}/g, "x1"));
-    // CONNECT is no request for a resource; Node closes the connection.
+    // CONNECT does not request a resource; Node closes the connection.
     const methods = METHODS.filter((method) => method !== "CONNECT");
     const known = paths.flatMap((path) =>
       ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"].map((method) => [method, path]),
@@ -60,7 +60,7 @@ describe("the key", () => {
     const wrong: string[] = [];
     const knock = async ([method, path]: [string, string]): Promise<void> => {
       const response = await fetch(`${http.url}${path}`, { method }).catch(() => undefined);
-      // fetch refuses some methods by itself; those go over a bare connection.
+      // fetch refuses some methods; those use a raw connection.
       const status = response?.status ?? (await send(method, path, [])).status;
       await response?.arrayBuffer();
       if (status !== 401) wrong.push(`${method} ${path}: ${status}`);
@@ -105,21 +105,21 @@ describe("the key", () => {
     expect(answer.head).toContain("www-authenticate: bearer");
   });
 
-  it("is taken in the form it has", async () => {
+  it("is accepted in its exact form", async () => {
     expect((await send("GET", "/v1/sessions", [bearer])).status).toBe(200);
     expect(
       (await send("GET", "/v1/sessions", [`authorization: Bearer ${ALICES_KEY}`])).status,
     ).toBe(200);
   });
 
-  it("is not needed to learn whether the daemon is there", async () => {
+  it("is not needed to check whether the daemon responds", async () => {
     for (const path of open) {
       expect((await send("GET", path, [])).status).toBe(200);
       expect((await send("HEAD", path, [])).status).toBe(200);
     }
   });
 
-  it("is not asked for where everybody may look, and only pages of an allowed origin get to read it", async () => {
+  it("is not required for open routes, and only pages of an allowed origin can read the response", async () => {
     for (const path of open) {
       const allowed = await send("GET", path, ["Origin: https://app.example"]);
       expect([allowed.status, allowed.head]).toEqual([
@@ -132,7 +132,7 @@ describe("the key", () => {
     }
   });
 
-  it("may be the password of the pages that people open in a browser", async () => {
+  it("can be the password on pages that people open in a browser", async () => {
     const password = (text: string) => [`Authorization: Basic ${btoa(text)}`];
     const path = "/openapi.json";
     expect((await send("GET", path, password(`anybody:${ALICES_KEY}`))).status).toBe(200);
@@ -154,7 +154,7 @@ describe("the Host header", () => {
     "sandbox.example",
     "sandbox.example:443",
     "[2001:db8::1]",
-  ])("may be %s", async (host) => {
+  ])("can be %s", async (host) => {
     expect((await send("GET", "/v1/sessions", [bearer], host)).status).toBe(200);
   });
 
@@ -176,7 +176,7 @@ describe("the Host header", () => {
     }
   });
 
-  it("must be there once", async () => {
+  it("must occur exactly once", async () => {
     expect((await send("GET", "/v1/sessions", [bearer, "Host: evil.test"])).status).toBe(403);
   });
 });
@@ -188,7 +188,7 @@ describe("the Origin header", () => {
     "http://localhost:1",
     "https://app.example.evil.test",
     "https://APP.example",
-  ])("refuses %s, with no word about CORS", async (origin) => {
+  ])("refuses %s, without CORS headers", async (origin) => {
     const tries = [
       await send("GET", "/v1/sessions", [bearer, `Origin: ${origin}`]),
       await send("POST", "/v1/sessions", [
@@ -208,7 +208,7 @@ describe("the Origin header", () => {
     }
   });
 
-  it("takes our own pages", async () => {
+  it("accepts our own pages", async () => {
     const answer = await send(
       "GET",
       "/v1/sessions",
@@ -219,7 +219,7 @@ describe("the Origin header", () => {
     expect(answer.head).not.toContain("access-control");
   });
 
-  it("takes pages that the operator allows, who still need the key", async () => {
+  it("accepts pages that the administrator allows, which still need the key", async () => {
     const origin = "Origin: https://app.example";
     const answer = await send("GET", "/v1/sessions", [bearer, origin]);
     expect(answer.status).toBe(200);

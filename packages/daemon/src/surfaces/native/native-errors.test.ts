@@ -7,8 +7,8 @@ import { NativeErrors } from "./native-errors.ts";
 const errors = new NativeErrors(["/var/lib/sandkasten"]);
 const SECRET = "/var/lib/sandkasten/sandboxes/x: permission denied";
 
-describe("an answer to an error", () => {
-  it("has code, message, details and request id of an error of the catalogue", () => {
+describe("a response to an error", () => {
+  it("has the code, message, details and request id of an error of the catalogue", () => {
     const error = new SandboxError("FILE_NOT_FOUND", "/workspace/x does not exist", {
       details: { a: 1 },
     });
@@ -42,7 +42,7 @@ describe("an answer to an error", () => {
       "an error of Fastify's that is the daemon's fault",
       Object.assign(new Error(SECRET), { code: "FST_ERR_X", statusCode: 500 }),
     ],
-  ])("says nothing of %s", (_name, error) => {
+  ])("reveals nothing of %s", (_name, error) => {
     const { status, body, hidden } = errors.of(error, "r2");
     expect({ status, hidden }).toEqual({ status: 500, hidden: true });
     expect(Object.keys(body)).toEqual(["error_code", "message", "request_id"]);
@@ -50,7 +50,7 @@ describe("an answer to an error", () => {
     expect(body.message).toContain("r2");
   });
 
-  it("takes paths of the host out of messages and details, and leaves those of the sandbox", () => {
+  it("removes paths of the host from messages and details, and keeps those of the sandbox", () => {
     const error = new SandboxError(
       "STORAGE_FULL",
       "no space left to make /workspace/a: /var/lib/sandkasten/disks/x.img (and '/var/lib/sandkasten'); free some",
@@ -63,7 +63,7 @@ describe("an answer to an error", () => {
     });
   });
 
-  it("leaves what a command printed as it is", () => {
+  it("does not change what a command printed", () => {
     const details = { output: "/var/lib/sandkasten is a nice name" };
     const error = new SandboxError("COMMAND_TIMEOUT", "too long", { details });
     expect(errors.of(error, "r").body.details).toEqual(details);
@@ -89,7 +89,7 @@ describe("an answer to an error", () => {
 });
 
 describe("an error in the log", () => {
-  it("has its causes, but not its details", () => {
+  it("includes its causes, but not its details", () => {
     const cause = new Error("the disk is broken");
     const error = new SandboxError("COMMAND_TIMEOUT", "too long", {
       cause,
@@ -105,7 +105,7 @@ describe("an error in the log", () => {
     expect(JSON.stringify(logged)).not.toContain("secret");
   });
 
-  it("has nothing of what the runner says, which names files of the sandbox", () => {
+  it("includes nothing that the runner says, because it can name files of the sandbox", () => {
     const error = new SandboxError("SANDBOX_IO_ERROR", "read /workspace/secret: broken", {
       details: { operation: "read", reason: "io" },
     });

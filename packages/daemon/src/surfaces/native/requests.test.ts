@@ -30,7 +30,7 @@ describe("a JSON body", () => {
     "garbage",
     "a/b; c",
     "",
-  ])("is read whatever its type is called: %j", async (type) => {
+  ])("is read whatever its type is: %j", async (type) => {
     const answer = await http.call(`/v1/sessions/${id}/exec`, {
       body: JSON.stringify({ cmd: "echo hi" }),
       headers: { "content-type": type },
@@ -38,7 +38,7 @@ describe("a JSON body", () => {
     expect(answer).toMatchObject({ status: 200, json: { output: "hi\n" } });
   });
 
-  it("may be missing where every field is optional", async () => {
+  it("can be missing if every field is optional", async () => {
     const answer = await http.call("/v1/sessions", { method: "POST" });
     expect(answer.status).toBe(201);
     const typed = { "content-type": "application/json" };
@@ -84,7 +84,7 @@ describe("a JSON body", () => {
     expect(answer.json.request_id).toBe(answer.headers.get("x-request-id"));
   });
 
-  it("names what is wrong with the path and the query, too", async () => {
+  it("reports errors of the path and the query, too", async () => {
     for (const bad of ["x.js", "..%2fx", "%C3%BC", "a%00b", "x".repeat(10_000)]) {
       const answer = await http.call(`/v1/sessions/${bad}`);
       expect(answer.status).toBe(400);
@@ -95,14 +95,14 @@ describe("a JSON body", () => {
     expect(query.json.message).toContain("`limit` must be an integer");
   });
 
-  it("may not be something else than UTF-8", async () => {
+  it("must be UTF-8", async () => {
     const body = Buffer.from([...Buffer.from('{"cmd":"echo '), 0xff, ...Buffer.from('"}')]);
     const answer = await http.call(`/v1/sessions/${id}/exec`, { body });
     expect(answer).toMatchObject({ status: 400, json: { error_code: "INVALID_REQUEST" } });
     expect(answer.json.message).toContain("UTF-8");
   });
 
-  it("has short answers to long mistakes", async () => {
+  it("gets a short response to a long mistake", async () => {
     const env = Object.fromEntries(
       Array.from({ length: 900 }, (_, index) => [`${"-".repeat(200)}${index}`, 7]),
     );
@@ -112,10 +112,10 @@ describe("a JSON body", () => {
   });
 });
 
-describe("what newer and typed clients send", () => {
+describe("requests of newer and typed clients", () => {
   const ignored = (answer: Answer): string | null => answer.headers.get("x-sandkasten-ignored");
 
-  it("is taken without the fields that are not known, which are named", async () => {
+  it("are accepted without the unknown fields, which are named", async () => {
     const body = { cmd: "echo hi", colour: "red", pty: null, limits: { a: 1 }, timout_ms: 5 };
     const answer = await http.call(`/v1/sessions/${id}/exec`, { body });
     expect(answer).toMatchObject({ status: 200, json: { output: "hi\n" } });
@@ -129,7 +129,7 @@ describe("what newer and typed clients send", () => {
     expect(ignored(await http.call("/v1/sessions?limit=1"))).toBeNull();
   });
 
-  it("cannot fill an answer's head with names, nor break it", async () => {
+  it("cannot fill a response's head with names, nor break it", async () => {
     const names = Array.from({ length: 500 }, (_, index) => [
       `\r\nSet-Cookie: a=${index};\u2028${"ü".repeat(300)}`,
       1,
@@ -141,7 +141,7 @@ describe("what newer and typed clients send", () => {
     expect(ignored(answer)).toMatch(/^[A-Za-z0-9_.?, -]{1,1200}$/);
   });
 
-  it("may have nothing as null, and as an empty text where there is no such value", async () => {
+  it("can have null for absent fields, and empty strings where they have no meaning", async () => {
     const body = {
       image: "",
       workspace_id: "",
@@ -173,7 +173,7 @@ describe("what newer and typed clients send", () => {
     expect((await http.call("/v1/sessions?status=&cursor=&metadata=")).status).toBe(200);
   });
 
-  it("may have 0 for a default size, number or time in a query and in a body", async () => {
+  it("can have 0 for a default size, number or time in a query and in a body", async () => {
     const url = `/v1/sessions/${id}`;
     const ran = await http.call(`${url}/exec`, { body: { cmd: "echo hi" } });
     const output = `${url}/execs/${ran.json.exec_id}/output`;
@@ -192,7 +192,7 @@ describe("what newer and typed clients send", () => {
     expect(Date.parse(link.json.expires_at)).toBeGreaterThan(Date.now() + 60_000);
   });
 
-  it("may have nothing as null, and unknown fields, in a network's rules too", async () => {
+  it("can have null and unknown fields in a network's rules, too", async () => {
     const network = { allow: null, enabled: null, block: ["a.example"] };
     const created = await http.call("/v1/sessions", { body: { network } });
     const plain = await http.call("/v1/sessions", { body: { network: {} } });
@@ -200,7 +200,7 @@ describe("what newer and typed clients send", () => {
     expect(ignored(created)).toBe("network.block");
   });
 
-  it("may have 0 for no mode: a file that cannot be opened is of no use", async () => {
+  it("can have 0 for no mode, because a file with that mode cannot be opened", async () => {
     const fs = `/v1/sessions/${await http.createSession()}/fs`;
     await http.call(`${fs}/write`, { body: { path: "zero", text: "x", mode: 0 } });
     await http.call(`${fs}/write`, { body: { path: "absent", text: "x" } });
@@ -224,7 +224,7 @@ describe("what newer and typed clients send", () => {
       { workspaces: [{ id: "data", path: "/data", readonly: true }] },
       '`workspaces.0` unrecognized key: "readonly"',
     ],
-  ])("is refused where a known field is wrong: %j", async (body, message) => {
+  ])("are refused if a known field is wrong: %j", async (body, message) => {
     const answer = await http.call("/v1/sessions", { body });
     expect(answer.status).toBe(400);
     expect(answer.json.message).toContain(message);
@@ -233,7 +233,7 @@ describe("what newer and typed clients send", () => {
 
 describe("a query", () => {
   it.each(["path=%FF", "path=a%C3", "path=%zz", "%FF=1&path=x"])(
-    "that is not UTF-8 is refused, not taken by its letters: %s",
+    "that is not UTF-8 is refused, not decoded: %s",
     async (query) => {
       const answer = await http.call(`/v1/sessions/${id}/fs/read?${query}`);
       expect(answer).toMatchObject({ status: 400, json: { error_code: "INVALID_REQUEST" } });
@@ -242,8 +242,8 @@ describe("a query", () => {
   );
 });
 
-describe("an answer", () => {
-  it("has the request's own id where that is plain, else a new one", async () => {
+describe("a response", () => {
+  it("has the request's own id if it is plain, otherwise a new one", async () => {
     const idOf = async (given: string): Promise<string | null> =>
       (await http.call("/v1/version", { headers: { "x-request-id": given } })).headers.get(
         "x-request-id",
@@ -255,7 +255,7 @@ describe("an answer", () => {
     }
   });
 
-  it("is not to be kept or guessed at by a browser", async () => {
+  it("must not be cached or sniffed by a browser", async () => {
     for (const path of ["/v1/version", "/v1/nothing", "/healthz"]) {
       const { headers } = await http.call(path);
       expect(headers.get("x-content-type-options")).toBe("nosniff");
@@ -263,7 +263,7 @@ describe("an answer", () => {
     }
   });
 
-  it("says nothing of what failed inside, which is in the log under its id", async () => {
+  it("does not reveal an internal error, which is in the log under its id", async () => {
     for (const path of ["/v1/workspaces", "/v1/workspaces/abc"]) {
       const answer = await http.call(path, {
         headers: { "x-request-id": `find-me-${path.length}` },
@@ -286,7 +286,7 @@ describe("an answer", () => {
     }
   });
 
-  it("says so when there is nothing at a path", async () => {
+  it("is an error if the path does not exist", async () => {
     for (const [method, path] of [
       ["GET", "/"],
       ["GET", "/v1/session"],

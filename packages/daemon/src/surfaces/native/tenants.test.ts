@@ -8,7 +8,7 @@ beforeAll(async () => {
 });
 afterAll(async () => await http[Symbol.asyncDispose]());
 
-/** What each route needs to get as far as looking for the session. */
+/** The minimum that each route needs to look up the session. */
 const BODIES: Readonly<Record<string, unknown>> = {
   exec: { cmd: "echo stolen" },
   stream: { cmd: "echo stolen" },
@@ -24,7 +24,7 @@ const BODIES: Readonly<Record<string, unknown>> = {
 };
 
 describe("an administrator", () => {
-  it("sees the sessions of all owners, and of one, and ends them", async () => {
+  it("can list and end the sessions of all owners, and of one", async () => {
     const own = await http.createSession();
     const { json } = await http.call("/v1/sessions", { key: BOBS_KEY, body: {} });
     const bobs = json.id as string;
@@ -50,7 +50,7 @@ describe("an administrator", () => {
     expect(ended.json).toMatchObject({ status: "destroyed" });
   });
 
-  it("does not get into somebody else's session, nor at what happened in it", async () => {
+  it("cannot access another owner's session, nor its content", async () => {
     const { json } = await http.call("/v1/sessions", { key: BOBS_KEY, body: {} });
     const id = json.id as string;
     const ran = await http.call(`/v1/sessions/${id}/exec`, {
@@ -85,8 +85,8 @@ describe("an administrator", () => {
   });
 });
 
-describe("somebody else's session", () => {
-  it("is on every route the same as one that never was", async () => {
+describe("another owner's session", () => {
+  it("looks on every route like one that never existed", async () => {
     const alices = await http.createSession();
     await http.call(`/v1/sessions/${alices}/fs/write`, { body: { path: "a", text: "secret" } });
     const exec = (await http.call(`/v1/sessions/${alices}/exec`, { body: { cmd: "echo secret" } }))
@@ -122,7 +122,7 @@ describe("somebody else's session", () => {
       };
       const [other, none] = [await ask(alices), await ask("ses_000000000000000000000000")];
       expect(`${method} ${path}: ${other}`).toBe(`${method} ${path}: ${none}`);
-      // A page asks for a socket here; their own tests have the rest.
+      // A page requests a socket here; sockets have separate tests.
       if (path.endsWith("/pty") || path.endsWith("/connect")) continue;
       expect(`${method} ${path}: ${none}`).toMatch(
         method === "HEAD" ? /: 404 $/ : /: 404 .*SESSION_NOT_FOUND/,
@@ -133,7 +133,7 @@ describe("somebody else's session", () => {
     expect((await http.call(`/v1/sessions/${alices}`)).json).toMatchObject({ status: "running" });
   });
 
-  it("lends its workspace's name, but not its files", async () => {
+  it("does not share its workspaces with an owner who knows their names", async () => {
     await http.call("/v1/workspaces/shared-name/fs/write", { body: { path: "a", text: "secret" } });
     const bob = { key: BOBS_KEY };
     expect((await http.call("/v1/workspaces", bob)).json).toEqual({ workspaces: [] });

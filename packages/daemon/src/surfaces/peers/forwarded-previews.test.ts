@@ -1,4 +1,4 @@
-/** Previews that are asked of a daemon which does not serve the session. */
+/** Previews requested from a daemon that does not serve the session. */
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -33,7 +33,7 @@ afterAll(async () => {
   await owner[Symbol.asyncDispose]();
 });
 
-/** The preview at the daemon that is asked: by path, and by host. */
+/** The preview at the receiving daemon: by path, and by host. */
 function addresses(): readonly { readonly path: string; readonly headers: object }[] {
   const host = owner.host().replace(/\d+$/u, String(asked.port));
   return [
@@ -43,7 +43,7 @@ function addresses(): readonly { readonly path: string; readonly headers: object
 }
 
 describe("a preview through a daemon that does not serve the session", () => {
-  it("shows what the application answers, to its owner alone", async () => {
+  it("returns the application's response, to its owner only", async () => {
     const host = owner.host().replace(/\d+$/u, String(asked.port));
     const byPath = `/v1/sessions/${owner.id}/proxy/8000/page`;
     expect((await asked.call(byPath)).text).toBe("GET /page");
@@ -56,7 +56,7 @@ describe("a preview through a daemon that does not serve the session", () => {
     expect(await asked.exchange(lines(""))).toContain(" 401 ");
   });
 
-  it("carries the application's WebSockets", async () => {
+  it("forwards the application's WebSockets", async () => {
     for (const { path, headers } of addresses()) {
       const socket = new WebSocket(`ws://127.0.0.1:${asked.port}${path}`, {
         headers: { ...headers },

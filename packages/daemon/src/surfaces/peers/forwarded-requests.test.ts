@@ -1,4 +1,4 @@
-/** A daemon that gets requests which another one forwards, or which pretend to be forwarded. */
+/** Requests that another daemon forwards, or that pretend to be forwarded. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ALICE, BOB } from "../../sessions/testing/core-fixture.ts";
 import type { Caller } from "../../sessions/services/caller.ts";
@@ -44,12 +44,12 @@ const signed = (caller: Caller, { method = "GET", url = path }: Forward = {}, to
 const outcome = ({ status, json }: Answer): unknown[] => [status, json.error_code];
 
 describe("a forwarded request", () => {
-  it("is answered for the caller that the other daemon names", async () => {
+  it("is handled for the caller that the other daemon names", async () => {
     expect((await forward(signed(ALICE))).json).toMatchObject({ id: fixture.id });
     expect(outcome(await forward(signed(BOB)))).toEqual([404, "SESSION_NOT_FOUND"]);
   });
 
-  it("is checked again for what the caller's scope allows", async () => {
+  it("is checked again for the caller's scope", async () => {
     const reader: Caller = { ...ALICE, isReadOnly: true };
     expect((await forward(signed(reader))).status).toBe(200);
     for (const asked of [
@@ -61,7 +61,7 @@ describe("a forwarded request", () => {
     expect(outcome(await forward(signed(BOB, keys), keys))).toEqual([403, "FORBIDDEN"]);
   });
 
-  it("is nothing when a client makes it up, or sends again what a daemon sent", async () => {
+  it("is refused if a client forges it, or replays a daemon's request", async () => {
     const genuine = signed(ALICE);
     expect((await forward(genuine)).status).toBe(200);
     const claim = Buffer.from(
@@ -90,16 +90,16 @@ describe("a forwarded request", () => {
 describe("a forwarded request to a port", () => {
   const seen = (text: string): Record<string, string> => JSON.parse(text) as Record<string, string>;
 
-  it("does not show the application what daemons say to each other", async () => {
+  it("does not show the application the daemons' own headers", async () => {
     const url = `${path}/proxy/8000/`;
     const byPath = await forward(signed(ALICE, { url }), { url });
     expect([byPath.status, seen(byPath.text)[PEER_HEADER]]).toEqual([200, undefined]);
-    // Nor what anybody else says in their place.
+    // Nor anyone else's headers in their place.
     const byKey = await fixture.http.call(url, { headers: { [PEER_HEADER]: "made up" } });
     expect([byKey.status, seen(byKey.text)[PEER_HEADER]]).toEqual([200, undefined]);
   });
 
-  it("gets in by its host for the caller, and by a link for the visitor with the link", async () => {
+  it("is admitted by its host for the caller, and by a link for the visitor with the link", async () => {
     const host = fixture.host();
     const line = { method: "GET", url: "/" };
     const ask = async (headers: Record<string, string>) => await fixture.ask(host, { headers });

@@ -1,4 +1,4 @@
-/** Two daemons of which one serves the sessions, and the other is asked. */
+/** Two daemons: one serves the sessions, and the other receives the requests. */
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { RequestListener } from "node:http";
@@ -23,7 +23,7 @@ beforeAll(async () => {
     peer: { secret: SECRET, address },
     replace: {
       execs: {
-        /** Sandboxes in memory have no shell; `cat` is as good to type at. */
+        /** In-memory sandboxes have no shell; `cat` also reads input. */
         async start(caller, sessionId, options) {
           const isTerminal =
             options.command.kind === "process" && options.command.pty !== undefined;
@@ -63,7 +63,7 @@ async function listening(handle: RequestListener) {
 }
 
 describe("a daemon that does not serve the session", () => {
-  it("answers as the one that does, for the same caller", async () => {
+  it("responds like the one that does, for the same caller", async () => {
     const path = `/v1/sessions/${id}`;
     expect((await asked.call(path)).json).toMatchObject({ id, owner: "alice" });
     const exec = await asked.call(`${path}/exec`, { body: { cmd: "echo forwarded" } });
@@ -77,7 +77,7 @@ describe("a daemon that does not serve the session", () => {
     expect(Buffer.from(await got.arrayBuffer()).equals(bytes)).toBe(true);
   });
 
-  it("forwards every route of a session that the document has, and no other", async () => {
+  it("forwards every route of a session in the document, and no other", async () => {
     const arrived: string[] = [];
     await using peer = await listening((request, response) => {
       arrived.push(`${request.method} ${request.url}`);
@@ -113,14 +113,14 @@ describe("a daemon that does not serve the session", () => {
     expect(forwarded).toEqual(ofSessions.map((route) => route.join(" ")));
   });
 
-  it("looks for no session whose id cannot be one", async () => {
+  it("does not look up an id that is not valid", async () => {
     for (const odd of ["%00", "%FF", "a%00b", "x".repeat(129)])
       expect((await asked.call(`/v1/sessions/${odd}`)).status).toBe(400);
     expect(lookedFor).toContain(id);
     expect(lookedFor.filter((one) => one !== id)).toEqual([]);
   });
 
-  it("carries terminals, of which nothing is lost at the beginning or the end", async () => {
+  it("forwards terminals without losing anything at the beginning or the end", async () => {
     for (let round = 0; round < 20; round++) {
       const socket = new WebSocket(`ws://127.0.0.1:${asked.port}/v1/sessions/${id}/pty`, {
         headers: { authorization: `Bearer ${ALICES_KEY}` },
@@ -140,7 +140,7 @@ describe("a daemon that does not serve the session", () => {
     }
   });
 
-  it("ends the session there, with a terminal that was just left", async () => {
+  it("ends the session there, with a terminal that was just disconnected", async () => {
     const path = `/v1/sessions/${id}`;
     const ended = await asked.call(path, { method: "DELETE" });
     expect(ended.status).toBe(200);

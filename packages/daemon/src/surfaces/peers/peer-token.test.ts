@@ -11,21 +11,21 @@ const request = (token: string) => ({ headers: { [PEER_HEADER]: token } });
 const tokensOf = (secret: string, nowMs = () => 1_000_000, address = HERE): PeerTokens =>
   new PeerTokens({ secret, address, nowMs });
 
-it("tells a daemon with the same secret for whom a request is forwarded", () => {
+it("tells a daemon with the same secret for which caller a request is forwarded", () => {
   const token = tokensOf("shared-secret").sign(line, HERE, { caller });
   expect(tokensOf("shared-secret").read(request(token), line)).toEqual({ caller });
   const byLink = tokensOf("shared-secret").sign(line, HERE, {});
   expect(tokensOf("shared-secret").read(request(byLink), line)).toEqual({});
 });
 
-it("says of the caller what all daemons know, and nothing else", () => {
+it("describes the caller by what all daemons know, and nothing else", () => {
   const more = { ...caller, networkCeiling: ["*"], key: "sk-secret" } as Caller;
   const token = tokensOf("shared-secret").sign(line, HERE, { caller: more });
   expect(Buffer.from(token, "base64url").toString()).not.toContain("sk-secret");
   expect(tokensOf("shared-secret").read(request(token), line)).toEqual({ caller });
 });
 
-it("is nothing with another secret, for another request or daemon, changed, or old", () => {
+it("is refused with another secret, for another request or daemon, changed, or old", () => {
   let now = 1_000_000;
   const tokens = tokensOf("shared-secret", () => now);
   const token = tokens.sign(line, HERE, { caller });
@@ -64,10 +64,10 @@ it("is nothing with another secret, for another request or daemon, changed, or o
   expect(tokens.read(request(token), line)).toEqual({ caller });
 });
 
-it("counts once, as long as it counts at all", () => {
+it("is valid once, within its lifetime", () => {
   let now = 1_000_000;
   const tokens = tokensOf("shared-secret", () => now);
-  // By a clock that is a minute ahead: it counts for two minutes here.
+  // By a clock that is a minute ahead: it is valid for two minutes here.
   const ahead = tokensOf("shared-secret", () => now + 60_000);
   const token = ahead.sign(line, HERE, { caller });
   expect(tokens.read(request(token), line)).toEqual({ caller });

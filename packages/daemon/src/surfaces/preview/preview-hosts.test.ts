@@ -14,7 +14,7 @@ afterAll(async () => await fixture[Symbol.asyncDispose]());
 const bearer = { authorization: `Bearer ${ALICES_KEY}` };
 
 describe("the host of a preview", () => {
-  it("leads to the application with every path, also with one of the API's", async () => {
+  it("reaches the application with every path, including those of the API", async () => {
     for (const path of ["/", "/v1/sessions", "/healthz", "/docs", "/preview", "/a//b/../c?d=%zz&e"])
       expect(await fixture.ask(fixture.host(), { path, headers: bearer })).toMatchObject({
         status: 200,
@@ -22,7 +22,7 @@ describe("the host of a preview", () => {
       });
   });
 
-  it("takes every method that a web server may want", async () => {
+  it("forwards every method that a web server can handle", async () => {
     for (const method of ["POST", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "REPORT", "QUERY"])
       expect(await fixture.ask(fixture.host(), { method, headers: bearer })).toMatchObject({
         status: 200,
@@ -30,14 +30,14 @@ describe("the host of a preview", () => {
       });
   });
 
-  it("may be written in capitals, with the id as it is, and with any port behind it", async () => {
+  it("can be written in capitals, with the original id, and with any port", async () => {
     const bare = fixture.host().replace(/:\d+$/, "");
     const spellings = [bare, `${bare}:1`, bare.toUpperCase(), bare.replace("ses-", "ses_")];
     for (const host of spellings)
       expect([host, (await fixture.ask(host, { headers: bearer })).status]).toEqual([host, 200]);
   });
 
-  it("opens nothing without a key or a link, whatever the path", async () => {
+  it("is refused without a key or a link, whatever the path", async () => {
     for (const path of ["/", "/healthz", "/readyz", "/docs"])
       for (const headers of [{}, { authorization: "Bearer wrong-key" }])
         expect(await fixture.ask(fixture.host(), { path, headers })).toMatchObject({
@@ -48,7 +48,7 @@ describe("the host of a preview", () => {
     expect(await fixture.ask(fixture.host(), { headers: bobs })).toMatchObject({ status: 404 });
   });
 
-  it("is none when it is anything but one label below the domain", async () => {
+  it("is only one label below the domain", async () => {
     const bare = fixture.host().replace(/:\d+$/, "");
     const label = bare.replace(".localhost", "");
     const tricks = [
@@ -82,7 +82,7 @@ describe("the host of a preview", () => {
     }
   });
 
-  it("must be there once, and counts more than the URL of the request", async () => {
+  it("must occur exactly once, and takes precedence over the URL of the request", async () => {
     const lines = (head: string[]): string => [...head, "Connection: close", "", ""].join("\r\n");
     const { http } = fixture;
     const authorization = `Authorization: Bearer ${ALICES_KEY}`;
@@ -100,14 +100,14 @@ describe("the host of a preview", () => {
     expect(await http.exchange(lines(elsewhere))).toMatch(/^HTTP\/1\.1 404 /);
   });
 
-  it("leads nowhere when nothing listens on its port", async () => {
+  it("reaches nothing if nothing listens on its port", async () => {
     expect(await fixture.ask(fixture.host(8001), { headers: bearer })).toMatchObject({
       status: 502,
       text: expect.stringContaining("PORT_REFUSED") as string,
     });
   });
 
-  it("keeps its own route to itself", async () => {
+  it("reserves its own route", async () => {
     expect(await fixture.http.call("/preview")).toMatchObject({ status: 400 });
     expect(await fixture.http.call("/preview", { key: null })).toMatchObject({ status: 401 });
   });
@@ -131,7 +131,7 @@ describe("the address of a preview", () => {
       "box.example",
       `https://${label}.p.example.net:8443/?sandkasten_token=t`,
     ],
-  ])("with %j, asked at %s, is %s", (options, asked, url) => {
+  ])("with %j, requested at %s, is %s", (options, asked, url) => {
     const addresses = new PreviewAddresses({ scheme: "http", ...options });
     expect(addresses.urlOf(address, "t", asked)).toBe(url);
   });

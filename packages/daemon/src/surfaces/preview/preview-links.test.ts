@@ -41,7 +41,7 @@ const codeOf = ({ status, text }: PreviewAnswer): unknown[] => [
 const DENIED = [401, "PREVIEW_DENIED"];
 
 describe("a preview URL", () => {
-  it("is made for the session's owner, within the administrator's limit", async () => {
+  it("is created for the session's owner, within the administrator's limit", async () => {
     const { http, id } = fixture;
     const path = `/v1/sessions/${id}/ports/8000/url`;
     const made = await http.call(path, { body: { expires_in_seconds: 60 } });
@@ -60,7 +60,7 @@ describe("a preview URL", () => {
     }
   });
 
-  it("is remembered in a frame of another site by a cookie that is kept apart for that site", async () => {
+  it("is kept in a frame of another site in a cookie that is partitioned for that site", async () => {
     const path = `/?sandkasten_token=${token}`;
     const headers = { ...navigate, "sec-fetch-dest": "iframe" };
     const got = await fixture.ask(fixture.host(), { path, headers });
@@ -70,7 +70,7 @@ describe("a preview URL", () => {
     expect(whole.headers["set-cookie"]?.[0]).toMatch(/; HttpOnly; SameSite=Lax$/);
   });
 
-  it("puts the token into a cookie that no script sees, and out of the address", async () => {
+  it("moves the token into a cookie that scripts cannot read, and out of the address", async () => {
     const path = `//x/y?a=%zz&sandkasten_token=${token}&b`;
     const got = await fixture.ask(fixture.host(), { path, headers: navigate });
     expect(got.status).toBe(303);
@@ -86,13 +86,13 @@ describe("a preview URL", () => {
     expect([second.status, second.text]).toEqual([200, "app /"]);
   });
 
-  it("works at once for programs, which keep no cookies", async () => {
+  it("works directly for programs, which keep no cookies", async () => {
     const path = `/data?sandkasten_token=${token}`;
     const got = await fixture.ask(fixture.host(), { path });
     expect([got.status, got.text]).toEqual([200, "app /data"]);
   });
 
-  it("opens no other port, no other session, and nothing of the API", async () => {
+  it("gives access to no other port, no other session, and nothing of the API", async () => {
     const { http, id } = fixture;
     const other = await http.createSession();
     await fixture.listen(other);
@@ -120,7 +120,7 @@ describe("a preview URL", () => {
     ).toBe(401);
   });
 
-  it("is worth nothing when it was tampered with", async () => {
+  it("is refused after a change", async () => {
     const [end = "", mac = ""] = token.split(".");
     const later = (Number.parseInt(end, 36) + 1).toString(36);
     for (const forged of [
@@ -136,12 +136,12 @@ describe("a preview URL", () => {
       const path = `/?sandkasten_token=${forged}`;
       expect(codeOf(await fixture.ask(fixture.host(), { path }))).toEqual(DENIED);
     }
-    // One that another page has put in front of ours does no harm.
+    // A cookie that another page has set before ours does no harm.
     const both = { cookie: `sandkasten_preview=forged; sandkasten_preview=${token}` };
     expect((await fixture.ask(fixture.host(), { headers: both })).status).toBe(200);
   });
 
-  it("is not for pages of other origins, with the visitor's cookie or a key", async () => {
+  it("does not work for pages of other origins, with the visitor's cookie or a key", async () => {
     const foreign = [
       { origin: "http://evil.test" },
       { origin: "null" },
@@ -163,7 +163,7 @@ describe("a preview URL", () => {
     expect((await fixture.ask(fixture.host(), good)).status).toBe(200);
   });
 
-  it("lets a page without an origin read what it may open by path, and no more", async () => {
+  it("lets a page without an origin read its own path, and no more", async () => {
     const path = `/v1/sessions/${fixture.id}/proxy/8000~${token}/api`;
     const asked = await fixture.ask("localhost", {
       path,
@@ -185,7 +185,7 @@ describe("a preview URL", () => {
     expect(asked.headers).not.toHaveProperty("access-control-allow-credentials");
   });
 
-  it("ends, and cuts what it had opened", async () => {
+  it("expires, and closes its connections", async () => {
     const { http, id } = fixture;
     const body = { expires_in_seconds: 30 };
     const made = await http.call(`/v1/sessions/${id}/ports/8000/url`, { body });
@@ -217,7 +217,7 @@ describe("a preview URL", () => {
     expect(codeOf(await fixture.ask(unknown, withCookie(own)))).toEqual(DENIED);
   });
 
-  it("is in no log", () => {
+  it("is not logged", () => {
     expect(fixture.http.logLines.join("")).not.toContain(token);
   });
 });

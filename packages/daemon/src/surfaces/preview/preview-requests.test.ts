@@ -9,7 +9,7 @@ import { ALICES_KEY, BOBS_KEY } from "../testing/http-fixture.ts";
 import { PreviewFixture } from "../testing/preview-fixture.ts";
 import { pairs } from "./forwarded-headers.ts";
 
-/** What the application got, head and body. */
+/** What the application received, head and body. */
 interface Seen {
   readonly method: string;
   readonly url: string;
@@ -50,8 +50,8 @@ async function seen(headers: Record<string, string | string[]>, path = "/"): Pro
   return JSON.parse(text) as Seen;
 }
 
-describe("what goes into the sandbox", () => {
-  it("is the request as it was sent, with who sent it", async () => {
+describe("a request into the sandbox", () => {
+  it("is unchanged, with the address of its sender", async () => {
     const got = await seen(
       {
         ...bearer,
@@ -73,7 +73,7 @@ describe("what goes into the sandbox", () => {
     expect(valuesOf(got, "forwarded")).toEqual([]);
   });
 
-  it("has no header that is about the connection", async () => {
+  it("has no headers about the connection", async () => {
     const got = await seen({
       ...bearer,
       Connection: "close, X-Mine, host, x-forwarded-for",
@@ -92,7 +92,7 @@ describe("what goes into the sandbox", () => {
     expect(valuesOf(got, "x-forwarded-for")).toEqual(["127.0.0.1"]);
   });
 
-  it("never is a key, a token or our cookie, in whatever form", async () => {
+  it("never contains a key, a token or our cookie, in any form", async () => {
     const cookie = `a=b; sandkasten_preview=${token}; c=d`;
     const basic = `Basic ${btoa(`me:${BOBS_KEY}`)}`;
     const path = `/x?a=1&sandkasten_token=${token}&b=2`;
@@ -124,16 +124,16 @@ describe("what goes into the sandbox", () => {
     expect(valuesOf(all[0]!, "cookie")).toEqual(["a=b; c=d"]);
     expect(valuesOf(all[2]!, "cookie")).toEqual([]);
     expect(all[3]?.url).toBe("/x?a=1&b=2");
-    // By path there are no cookies at all.
+    // By path, there are no cookies at all.
     expect(all.slice(4).flatMap((got) => valuesOf(got, "cookie"))).toEqual([]);
   });
 
-  it("may be the application's own credentials", async () => {
+  it("can contain the application's own credentials", async () => {
     const own = { cookie: `sandkasten_preview=${token}`, authorization: "Bearer of-the-app" };
     expect(valuesOf(await seen(own), "authorization")).toEqual(["Bearer of-the-app"]);
   });
 
-  it("is a body of any size, as it comes", async () => {
+  it("has a body of any size, streamed", async () => {
     const body = Buffer.alloc(12_000_000, "upload ");
     const { text } = await fixture.ask(fixture.host(), {
       method: "PUT",
@@ -148,7 +148,7 @@ describe("what goes into the sandbox", () => {
   });
 });
 
-/** An application that writes down all it gets. */
+/** An application that records everything it receives. */
 class Recorder implements AsyncDisposable {
   received = "";
   connections = 0;
@@ -166,7 +166,7 @@ class Recorder implements AsyncDisposable {
     this.#fixture = PreviewFixture.start(server);
   }
 
-  /** Sends text as it is, and tells all that came of it. */
+  /** Sends text unchanged, and returns everything that results. */
   async send(text: string): Promise<{ answer: string; received: string; connections: number }> {
     const own = await this.#fixture;
     this.received = "";
@@ -192,7 +192,7 @@ const start = (method: string): string =>
   `${method} / HTTP/1.1\r\nHost: HOST\r\nAuthorization: Bearer KEY\r\n`;
 const hidden = "GET /hidden HTTP/1.1\r\nHost: x\r\n\r\n";
 
-describe("a request that two readers would read in two ways", () => {
+describe("an ambiguous request", () => {
   it.each([
     ["a length and chunks", `Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`],
     ["two lengths", "Content-Length: 0\r\nContent-Length: 40\r\n\r\n"],
@@ -204,9 +204,9 @@ describe("a request that two readers would read in two ways", () => {
     ["a space before the colon", "Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n"],
     ["a bare line feed", "X: y\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"],
     ["a bad size of a chunk", "Transfer-Encoding: chunked\r\n\r\n0x0\r\n\r\n"],
-  ])("is refused or means one thing: %s", async (_name, rest) => {
+  ])("is refused or has one meaning: %s", async (_name, rest) => {
     const request = `${start("POST")}Connection: close\r\n${rest}`;
-    // Alone as well: that something follows a last request is by itself a reason to refuse it.
+    // Also alone: a following request is itself a reason to refuse it.
     for (const text of [request, request + hidden]) {
       const { answer, received } = await smuggle(text);
       expect(received).not.toContain("/hidden");
@@ -227,13 +227,13 @@ describe("a request that two readers would read in two ways", () => {
     const { answer, received, connections } = await smuggle(
       `${start("GET")}\r\n${second.replace("HOST", "localhost").replace("KEY", ALICES_KEY)}Connection: close\r\n\r\n`,
     );
-    // The second request names the daemon's own host, so that it is the API's.
+    // The second request names the daemon's own host, so it would reach the API.
     expect(connections).toBe(1);
     expect(received.match(/HTTP\/1\.1\r\n/g)).toHaveLength(1);
     expect(answer).toContain("ROUTE_NOT_FOUND");
   });
 
-  it("is not what follows an upgrade that the application refuses", async () => {
+  it("does not include what follows an upgrade that the application refuses", async () => {
     const upgrade =
       "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 777\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n";
     const { answer, received } = await smuggle(`${start("GET")}${upgrade}\r\n${hidden}`);
@@ -242,7 +242,7 @@ describe("a request that two readers would read in two ways", () => {
     expect(received).not.toContain("/hidden");
   });
 
-  it("is not what follows an upgrade to another protocol", async () => {
+  it("does not include what follows an upgrade to another protocol", async () => {
     const upgrade =
       "Connection: Upgrade, HTTP2-Settings, close\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n";
     const { answer, received } = await smuggle(`${start("GET")}${upgrade}\r\n${hidden}`);
@@ -262,7 +262,7 @@ describe("a WebSocket", () => {
     return { socket, headers: JSON.parse(data.toString()) as [string, string][] };
   }
 
-  it("is spliced, by host and by path, with the key, the cookie or a link", async () => {
+  it("is forwarded, by host and by path, with the key, the cookie or a link", async () => {
     const key = `sandkasten.bearer.${Buffer.from(ALICES_KEY).toString("base64url")}`;
     const byPath = `/v1/sessions/${fixture.id}/proxy/8000`;
     const cookie = `sandkasten_preview=${token}`;
@@ -290,7 +290,7 @@ describe("a WebSocket", () => {
     while (fixture.sockets.size > 0) await new Promise(setImmediate);
   });
 
-  it("is refused to a page of another origin that has the visitor's cookie, and without any right", async () => {
+  it("is refused to a page of another origin with the visitor's cookie, and without credentials", async () => {
     const refused = async (headers: object, origin?: string): Promise<number> => {
       const socket = new WebSocket(`ws://127.0.0.1:${fixture.http.port}/`, {
         headers: { host: fixture.host(), ...headers },

@@ -47,8 +47,8 @@ const HOSTILE = [
   "X-Kept: 1",
 ];
 
-describe("what comes out of the sandbox", () => {
-  it("sets cookies for its own host alone, never ours, and no headers about connections", async () => {
+describe("a response from the sandbox", () => {
+  it("sets cookies for its own host only, never ours, and no headers about connections", async () => {
     const { headers, text } = await answer(HOSTILE);
     expect(headers["set-cookie"]).toEqual(["a=b; Path=/", "c=d;HttpOnly"]);
     expect(headers).toMatchObject({ "x-kept": "1", "clear-site-data": "*" });
@@ -58,7 +58,7 @@ describe("what comes out of the sandbox", () => {
     expect(text).toBe("body");
   });
 
-  it("says nothing for the daemon's origin by path, and is shut off from it", async () => {
+  it("by path, cannot affect the daemon's origin, and is isolated from it", async () => {
     for (const by of ["path", "link"] as const) {
       const { headers } = await answer(HOSTILE, by);
       expect(headers).toMatchObject({ "x-kept": "1", "referrer-policy": "no-referrer" });
@@ -78,7 +78,7 @@ describe("what comes out of the sandbox", () => {
     expect(own.headers["content-security-policy"]).toMatch(/^default-src 'self', sandbox /);
   });
 
-  it("may lead elsewhere, which the daemon leaves to the visitor", async () => {
+  it("can redirect elsewhere, which the daemon leaves to the visitor", async () => {
     const inside = await answer(["Location: /login"], "path");
     expect(inside.headers.location).toBe(`/v1/sessions/${fixture.id}/proxy/8000/login`);
     for (const location of ["http://127.0.0.1:2375/containers/json", "//evil.test/", "next"])
@@ -91,7 +91,7 @@ describe("what comes out of the sandbox", () => {
       }
   });
 
-  it("begins below a slash", async () => {
+  it("redirects a port without a slash to its root", async () => {
     const path = `/v1/sessions/${fixture.id}/proxy/8000?a=b`;
     expect(await fixture.ask("localhost", { path, headers: bearer })).toMatchObject({
       status: 307,
@@ -113,19 +113,19 @@ describe("what comes out of the sandbox", () => {
       "an upgrade that was not requested",
       "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
     ],
-  ])("is a clear error when the application sends %s", async (_name, text) => {
+  ])("is a clear error if the application sends %s", async (_name, text) => {
     script = (socket) => socket.end(text);
     const got = await fixture.ask(fixture.host(), { headers: bearer });
     expect(got.status).toBe(502);
     expect(JSON.parse(got.text)).toMatchObject({ error_code: "PORT_FAILED" });
   });
 
-  it("is cut off when it ends too early, so that no part is taken for the whole", async () => {
+  it("breaks off if it ends too early, so a part cannot look complete", async () => {
     script = (socket) => socket.end("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort");
     await expect(fixture.ask(fixture.host(), { headers: bearer })).rejects.toThrow();
   });
 
-  it("comes as it is made: events one by one, and a head before any of them", async () => {
+  it("is streamed: events one by one, and the head before them", async () => {
     let server: Socket | undefined;
     script = (socket) => {
       server = socket;
@@ -141,20 +141,20 @@ describe("what comes out of the sandbox", () => {
     await once(response, "end");
   });
 
-  it("is answered early, while the client still sends", async () => {
+  it("can arrive early, while the client still sends", async () => {
     script = (socket) =>
       socket.end("HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno");
     const body = Buffer.alloc(20_000_000);
     const got = await fixture
       .ask(fixture.host(), { method: "POST", headers: bearer, body })
-      // A client that is still writing may see the connection's end first.
+      // A client that is still writing can see the connection's end first.
       .catch((error: NodeJS.ErrnoException) => ({
         status: error.code === "EPIPE" || error.code === "ECONNRESET" ? 413 : 0,
       }));
     expect(got.status).toBe(413);
   });
 
-  it("waits in the sandbox when the client does not read, delays no other response, and is cut off in the end", async () => {
+  it("waits in the sandbox if the client does not read, delays no other response, and finally breaks off", async () => {
     let sent = 0;
     const chunk = Buffer.alloc(65_536, "endless ");
     script = (socket) => {
@@ -175,14 +175,14 @@ describe("what comes out of the sandbox", () => {
     const isCut = (): boolean =>
       fixture.http.logLines.slice(before).some((line) => line.includes("cut_off"));
     while (!isCut()) await new Promise(setImmediate);
-    // What the kernel, the client and the daemon hold of it; an endless answer would be gigabytes by now.
+    // What the kernel, the client and the daemon buffer; an endless response would be gigabytes by now.
     expect(sent).toBeLessThan(48 * 2 ** 20);
     response.resume().on("error", () => undefined);
     await closed;
     while (fixture.sockets.size > 0) await new Promise(setImmediate);
   });
 
-  it("lets go of the application when the client leaves or stops sending", async () => {
+  it("disconnects from the application when the client leaves or stops sending", async () => {
     script = () => undefined;
     const left = await fixture.http.connect();
     left.write(

@@ -8,7 +8,7 @@ const tokens = new PreviewTokens({ ...options, key: Buffer.alloc(32, "a") });
 const address = { sessionId: "ses_0123456789abcdef01234567", port: 8000 };
 
 describe("a preview token", () => {
-  it("opens its port of its session until it ends", () => {
+  it("gives access to its port of its session until it expires", () => {
     const { token, expiresAtMs } = tokens.make(address, 60);
     expect(expiresAtMs).toBe(nowMs + 60_000);
     expect(tokens.check(token, address)).toEqual({ expiresAtMs });
@@ -18,7 +18,7 @@ describe("a preview token", () => {
     expect(tokens.check(token, address)).toBeUndefined();
   });
 
-  it("dies with the key that it was made with, and cannot be moved to another", () => {
+  it("is invalid with another key, and cannot be moved to another session", () => {
     const { token, expiresAtMs } = tokens.make(address, 60, "key_0123456789abcdef");
     expect(tokens.check(token, address)).toEqual({ expiresAtMs, keyId: "key_0123456789abcdef" });
     const moved = [
@@ -33,7 +33,7 @@ describe("a preview token", () => {
     isValid = true;
   });
 
-  it("opens nothing else", () => {
+  it("gives access to nothing else", () => {
     const { token } = tokens.make(address, 60);
     const others = [
       { ...address, port: 8001 },
@@ -45,7 +45,7 @@ describe("a preview token", () => {
     expect(elsewhere.check(token, address)).toBeUndefined();
   });
 
-  it("is worth nothing when any of its characters is another", () => {
+  it("is invalid if any of its characters changes", () => {
     const { token } = tokens.make(address, 60);
     for (let at = 0; at < token.length; at += 1)
       for (const sign of ["0", "A", "z", ".", "_", "=", ""]) {

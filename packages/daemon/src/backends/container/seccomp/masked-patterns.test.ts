@@ -19,14 +19,14 @@ describe("patternsExcept()", () => {
     },
   );
 
-  test("looks at no bit outside the given ones", () => {
+  test("ignores bits outside the given ones", () => {
     const patterns = patternsExcept([0o010000], { high: 15, low: 12 });
     expect(patterns.every(({ mask }) => (mask & ~0o170000) === 0)).toBe(true);
     expect(matches(patterns, 0o010644)).toBe(0);
     expect(matches(patterns, 0o020644)).toBe(1);
   });
 
-  test("reaches the highest bit of 32", () => {
+  test("includes the highest bit of 32", () => {
     const patterns = patternsExcept([0], { high: 31, low: 0 });
     expect(matches(patterns, 0x8000_0000)).toBe(1);
     expect(matches(patterns, 0xffff_ffff)).toBe(1);

@@ -46,14 +46,14 @@ describe("the deny table", () => {
     expect(syscalls.filter((name) => !denied.includes(name))).toEqual([]);
   });
 
-  test("names only system calls that some processor has", () => {
+  test("names only system calls that exist on some processor", () => {
     const unknown = DENIALS.flatMap((denial) => denial.syscalls).filter(
       (name) => !Object.hasOwn(X86_64_SYSCALLS, name) && !Object.hasOwn(AARCH64_SYSCALLS, name),
     );
     expect(unknown).toEqual([]);
   });
 
-  test("was reviewed as far as the syscall table goes", () => {
+  test("covers the whole syscall table", () => {
     for (const table of [X86_64_SYSCALLS, AARCH64_SYSCALLS]) {
       expect(Math.max(...Object.values(table))).toBe(REVIEWED_THROUGH.number);
       expect(table[REVIEWED_THROUGH.name]).toBe(REVIEWED_THROUGH.number);
@@ -70,16 +70,16 @@ describe.each([
     .filter((rule) => rule.action === "SCMP_ACT_ALLOW" && !rule.args)
     .flatMap((rule) => rule.names);
 
-  test("answers ENOSYS to what it does not know", () => {
+  test("returns ENOSYS for unknown calls", () => {
     expect(profile.defaultAction).toBe("SCMP_ACT_ERRNO");
     expect(profile.defaultErrnoRet).toBe(38);
   });
 
-  test("names this architecture only", () => {
+  test("names only this architecture", () => {
     expect(profile.architectures).toEqual([ociName]);
   });
 
-  test("puts each system call of the table under exactly one judgement", () => {
+  test("lists each system call of the table under exactly one verdict", () => {
     const denied = DENIALS.flatMap((denial) => denial.syscalls);
     const judgedByArguments = new Set(argumentRules().map((rule) => rule.syscall));
     for (const name of Object.keys(table)) {
@@ -100,7 +100,7 @@ describe.each([
 
 describe("buildSeccompProfile()", () => {
   test.each(["ia32", "riscv64", "toString", ""])(
-    "refuses the processor %j rather than leave the filter out",
+    "refuses the processor %j instead of omitting the filter",
     (architecture) => {
       expect(() => buildSeccompProfile(architecture)).toThrow(
         /no seccomp profile for the processor/,
@@ -108,7 +108,7 @@ describe("buildSeccompProfile()", () => {
     },
   );
 
-  test("stays small, because every rule costs each create time", () => {
+  test("stays small, because every rule adds to the time of each create", () => {
     expect(buildSeccompProfile("x64").syscalls.length).toBeLessThanOrEqual(80);
   });
 });

@@ -17,7 +17,7 @@ test.each([
   "späß",
   "x".repeat(10_240),
   "host:1",
-])("%j is refused by every method before the engine hears of it", async (name) => {
+])("every method refuses %j before it contacts the engine", async (name) => {
   const store = new DockerImageStore({
     connection: { host: "unix:///nonexistent/docker.sock" },
     policy: { allowedImages: [] },

@@ -4,7 +4,7 @@ import { pullFailure, withoutSecrets } from "./pull-failure.ts";
 
 const reference = parseReference("registry.invalid:5000/denied/timeout-app:1");
 
-/** As engines and registries word it. */
+/** Messages of engines and registries. */
 test.each([
   [
     "manifest for registry.invalid:5000/denied/timeout-app:1 not found: manifest unknown",
@@ -54,16 +54,16 @@ test.each([
   ["received unexpected HTTP status: 503 Service Unavailable", "REGISTRY_UNREACHABLE"],
   ["unexpected EOF", "REGISTRY_UNREACHABLE"],
   ["failed to register layer: write /large: no space left on device", "STORAGE_FULL"],
-])("an engine that says %j reports %s", (message, code) => {
+])("the engine's message %j is reported as %s", (message, code) => {
   const failure = pullFailure(reference, message);
   expect(failure.code).toBe(code);
-  // What the engine met on its way must not show.
+  // Details that the engine met must not be shown.
   expect(failure.message).not.toMatch(/dial|10\.0\.0\.1|127\.0\.0\.1|status|response|Get |EOF/);
   expect(failure.message).toContain("registry.invalid:5000/denied/timeout-app:1 cannot be pulled");
 });
 
 describe("withoutSecrets()", () => {
-  test("leaves out tokens, signatures, user names and passwords", () => {
+  test("removes tokens, signatures, user names and passwords", () => {
     const shown = withoutSecrets(
       'Get "https://alice:pass-1@auth.example.com/token?account=alice&sig=abc": Get https://s3.example.com/blob?X-Amz-Signature=def: pass-2 is wrong\nsecond line',
       ["pass-2"],

@@ -25,7 +25,7 @@ const extracting = (id: string, current: number, total: number): EngineEvent => 
   total,
 });
 
-test("layers are added up, and a total is told when all sizes are known", () => {
+test("layers are added up, and the total is reported once all sizes are known", () => {
   expect(
     told([
       { status: "Pulling from team/app", id: "1" },
@@ -52,7 +52,7 @@ test("layers are added up, and a total is told when all sizes are known", () => 
   ]);
 });
 
-test("a total that was told stays, though small layers are told of late or never", () => {
+test("a reported total stays, even if small layers are reported late or never", () => {
   expect(
     told([
       ...begun("a", "b", "c"),
@@ -76,7 +76,7 @@ test("a total that was told stays, though small layers are told of late or never
   ]);
 });
 
-test("a download that the engine begins anew does not go back", () => {
+test("a download that the engine restarts does not go backwards", () => {
   expect(
     told([
       ...begun("a"),
@@ -88,7 +88,7 @@ test("a download that the engine begins anew does not go back", () => {
   ).toEqual([80, 90]);
 });
 
-test("an image that is there already has no progress", () => {
+test("an image that already exists has no progress", () => {
   expect(
     told([
       { status: "Already exists", id: "a" },
@@ -97,7 +97,7 @@ test("an image that is there already has no progress", () => {
   ).toEqual([]);
 });
 
-test("more bytes than are allowed end it", () => {
+test("more bytes than allowed end the pull", () => {
   expect(() =>
     told([...begun("a", "b"), downloading("a", 1, 6000), downloading("b", 1, 6000)]),
   ).toThrow(expect.objectContaining({ code: "INVALID_IMAGE" }));

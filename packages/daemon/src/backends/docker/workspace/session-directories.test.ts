@@ -1,4 +1,4 @@
-/** The directories that the daemon makes for workspaces. */
+/** The directories that the daemon creates for workspaces. */
 import { mkdtemp, readdir, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -7,7 +7,7 @@ import { SessionDirectories } from "./session-directories.ts";
 
 const ID = "sbx_0123456789abcdef0123456789abcdef";
 
-test("a workspace has mode 0755 under any umask, and goes without a trace", async () => {
+test("a workspace has mode 0755 under any umask, and is removed completely", async () => {
   const base = await mkdtemp(join(tmpdir(), "sandkasten-workspaces-"));
   const umask = process.umask(0o077);
   try {

@@ -31,7 +31,7 @@ describe("the process", () => {
     );
   });
 
-  test("holds three capabilities, none of them to be inherited", () => {
+  test("has three capabilities, and passes none of them on", () => {
     const { capabilities } = build().process;
     const three = ["CAP_SETUID", "CAP_SETGID", "CAP_KILL"];
     expect(capabilities).toEqual({
@@ -53,7 +53,7 @@ describe("the process", () => {
     "SYS_CHROOT",
     "DAC_READ_SEARCH",
     "SYS_RESOURCE",
-  ])("never holds CAP_%s, as root profile either", (name) => {
+  ])("never has CAP_%s, not even in the root profile", (name) => {
     expect(build({ profile: "root" }).process.capabilities.bounding).not.toContain(`CAP_${name}`);
   });
 
@@ -61,7 +61,7 @@ describe("the process", () => {
     expect(build({ profile }).process.noNewPrivileges).toBe(true);
   });
 
-  test("never asks for more open files than the daemon may have", () => {
+  test("never requests more open files than the daemon can have", () => {
     const limit = (maxOpenFiles: number): unknown =>
       build({ maxOpenFiles }).process.rlimits.find(({ type }) => type === "RLIMIT_NOFILE");
     expect(limit(20_000)).toMatchObject({ soft: 1024, hard: 4096 });
@@ -72,12 +72,12 @@ describe("the process", () => {
 });
 
 describe("the root filesystem", () => {
-  test("is read-only, except for the root profile", () => {
+  test("is read-only, except in the root profile", () => {
     expect(build().root.readonly).toBe(true);
     expect(build({ profile: "root" }).root.readonly).toBe(false);
   });
 
-  test("shows an image's directories read-only, with the mounts below them, before all else", () => {
+  test("mounts an image's directories read-only, with the mounts below them, before everything else", () => {
     const [first] = build({ binds: [{ from: "/usr", to: "/usr" }] }).mounts;
     expect(first).toMatchObject({ destination: "/usr", source: "/usr", type: "bind" });
     expect(first?.options).toEqual(
@@ -86,14 +86,14 @@ describe("the root filesystem", () => {
   });
 
   test.each(["usr", "/usr/../etc", "/", "/usr/", "/a\0b", "", "/./usr"])(
-    "refuses to show %j",
+    "refuses to mount %j",
     (path) => {
       expect(() => build({ binds: [{ from: path, to: "/usr" }] })).toThrow(/cannot mount/);
       expect(() => build({ binds: [{ from: "/usr", to: path }] })).toThrow(/cannot mount/);
     },
   );
 
-  test("has a /proc that is read-only for code, where code is not root and has the host's kernel", () => {
+  test("has a /proc that is read-only for code if code is not root and has the host's kernel", () => {
     const isReadOnly = (options: Partial<OciConfigOptions>): boolean =>
       build(options).linux.readonlyPaths.includes("/proc");
     expect(isReadOnly({})).toBe(true);
@@ -144,7 +144,7 @@ describe("the environment", () => {
     expect(env({ profile: "root" })).toMatchObject({ HOME: "/root", USER: "root" });
   });
 
-  test("puts the caller's variables over the image's, and the image's over the defaults", () => {
+  test("prefers the caller's variables to the image's, and the image's to the defaults", () => {
     const merged = env({
       imageEnv: { PATH: "/image", A: "image", HOME: "/nowhere", "odd.name": "x" },
       env: { A: "caller", B: "x=y\nz" },
@@ -158,7 +158,7 @@ describe("the environment", () => {
     });
   });
 
-  test("holds nothing of the daemon's own", () => {
+  test("contains nothing of the daemon's own environment", () => {
     process.env["SANDKASTEN_TEST_SECRET"] = "hunter2";
     try {
       expect(JSON.stringify(build())).not.toContain("hunter2");
@@ -180,7 +180,7 @@ describe("the environment", () => {
     },
   );
 
-  test("refuses values that no environment can hold", () => {
+  test("refuses values that no environment can contain", () => {
     expect(() => build({ env: { A: "x\0y" } })).toThrow(
       expect.objectContaining({ code: "INVALID_REQUEST" }),
     );
@@ -200,14 +200,14 @@ describe("the environment", () => {
 });
 
 describe("storage in memory", () => {
-  /** 64 KiB and 64 inodes, which the launcher makes. */
+  /** 64 KiB and 64 inodes, which the launcher creates. */
   const DEV_BYTES = 64 * 1024 + 64 * 1024;
 
   const option = (options: readonly string[], name: string): number =>
     Number(options.find((text) => text.startsWith(`${name}=`))?.slice(name.length + 1));
 
   test.each([16 * MIB, 64 * MIB, 512 * MIB, 512 * MIB + 12_345, 64 * 1024 * MIB])(
-    "takes at most half of %d bytes, inodes and System V segments included",
+    "uses at most half of %d bytes, including inodes and System V segments",
     (memoryBytes) => {
       const { mounts, linux } = build({ memoryBytes });
       const tmpfs = mounts.filter(({ type }) => type === "tmpfs");
@@ -233,7 +233,7 @@ describe("storage in memory", () => {
 });
 
 describe("namespaces", () => {
-  test("are all but time, and cgroup where it hides something", () => {
+  test("are all except time, and cgroup where it hides nothing", () => {
     const types = (cgroupNamespace: boolean): string[] =>
       build({ cgroupNamespace }).linux.namespaces.map(({ type }) => type);
     expect(types(false).sort()).toEqual(["ipc", "mount", "network", "pid", "user", "uts"]);

@@ -7,7 +7,7 @@ import { HOST_ID_BASE, type Runtime, TestBundle, whyNoContainers } from "./testi
 const MIB = 1024 * 1024;
 const EPERM = 1;
 
-/** Says for each path what reading or writing it answers: the error's name, or how many bytes. */
+/** The result of reading or writing each path: the error's name, or the number of bytes. */
 const TRY_PATHS = `
 import errno, os, sys
 for path in sys.argv[2:]:
@@ -91,7 +91,7 @@ describe.each(["crun", "runc"] as const)("isolation under %s", (runtime: Runtime
       expect(output).toBe("unshare: unshare failed: Operation not permitted\n1\n".repeat(2));
     });
 
-    test("has seven devices and no others", async () => {
+    test("has exactly seven devices", async () => {
       const found = (
         await run([
           "run",
@@ -113,7 +113,7 @@ describe.each(["crun", "runc"] as const)("isolation under %s", (runtime: Runtime
       ]);
     });
 
-    test("cannot write the machine's switches", async () => {
+    test("cannot write kernel settings", async () => {
       const switches = [
         "/proc/sys/kernel/core_pattern",
         "/proc/sysrq-trigger",
@@ -163,11 +163,11 @@ describe.each(["crun", "runc"] as const)("isolation under %s", (runtime: Runtime
       ]);
     });
 
-    test("gains nothing by a planted set-uid program", async () => {
+    test("gains nothing from a planted set-uid program", async () => {
       expect(await run(["run", "/setuid-id", "-u"])).toBe("1000\n");
     });
 
-    test("reaches only itself by network", async () => {
+    test("reaches only itself over the network", async () => {
       const abstract = `sandkasten-${randomUUID()}`;
       const tcp = await listening(createServer(), 0);
       const unix = await listening(createServer(), `\0${abstract}`);
@@ -190,7 +190,7 @@ describe.each(["crun", "runc"] as const)("isolation under %s", (runtime: Runtime
       expect(devices?.map((device) => device.trim())).toEqual(["lo:"]);
     });
 
-    test("inherits no variable and no descriptor of the daemon", async () => {
+    test("inherits no variables and no descriptors of the daemon", async () => {
       process.env["SANDKASTEN_TEST_SECRET"] = "hunter2";
       try {
         const names = Object.keys(
@@ -204,7 +204,7 @@ describe.each(["crun", "runc"] as const)("isolation under %s", (runtime: Runtime
       expect(await run(["run", "ls", "/proc/self/fd"])).toBe("0\n1\n2\n3\n");
     });
 
-    test("keeps code away from PID 1", async () => {
+    test("protects PID 1 from code", async () => {
       const [attach, kill, nofile, priority] = [
         "ptrace=101:16,1,0,0",
         "kill=62:1,9",
@@ -239,7 +239,7 @@ describe.each(["crun", "runc"] as const)("isolation under %s", (runtime: Runtime
       ]);
     });
 
-    test("has each mount with the flags that were asked for", async () => {
+    test("has each mount with the requested flags", async () => {
       const flags = new Map(
         (await run(["run", "cat", "/proc/self/mountinfo"]))
           .trimEnd()
@@ -252,7 +252,7 @@ describe.each(["crun", "runc"] as const)("isolation under %s", (runtime: Runtime
       const expected: Readonly<Record<string, string[]>> = {
         "/": ["ro"],
         "/usr": ["ro", "nosuid", "nodev"],
-        // The rest is in the nature of procfs: nothing on it is ever run or a device.
+        // The rest cannot occur on procfs, which has no programs and no devices.
         "/proc": ["ro"],
         "/proc/sys": ["ro"],
         "/dev": ["rw", "nosuid", "noexec"],
@@ -273,7 +273,7 @@ describe.each(["crun", "runc"] as const)("isolation under %s", (runtime: Runtime
       }
     });
 
-    test("writes to its workspace, home and temporary directories alone", async () => {
+    test("can write only to its workspace, home and temporary directories", async () => {
       const script =
         "for d in /workspace /home/sandbox /var/tmp /tmp /dev/shm / /usr /run /etc /run/sandkasten; do touch $d/x 2>/dev/null && rm $d/x && echo $d; done; exit 0";
       expect(await run(["run", "sh", "-c", script])).toBe(
@@ -281,7 +281,7 @@ describe.each(["crun", "runc"] as const)("isolation under %s", (runtime: Runtime
       );
     });
 
-    test("holds storage in memory to half of the memory limit", async () => {
+    test("limits storage in memory to half of the memory limit", async () => {
       const memoryBytes = 64 * MIB;
       const script = [
         "for d in /tmp /dev/shm; do head -c 100M /dev/zero > $d/fill 2>/dev/null; stat -c %s $d/fill; rm $d/fill; done",
@@ -299,7 +299,7 @@ describe.each(["crun", "runc"] as const)("isolation under %s", (runtime: Runtime
       expect(total).toBeLessThanOrEqual(memoryBytes / 2);
     });
 
-    test("limits open files, and leaves no core dumps", async () => {
+    test("limits open files, and writes no core dumps", async () => {
       expect(
         await run(["run", "bash", "-c", "ulimit -Sn; ulimit -Hn; ulimit -Hc; ulimit -Hr"]),
       ).toBe("1024\n4096\n0\n0\n");
@@ -314,7 +314,7 @@ describe.each(["crun", "runc"] as const)("isolation under %s", (runtime: Runtime
         ).toBe("0\n5:5\nCapEff:\t00000000000004fb\nNoNewPrivs:\t1\n");
       });
 
-      test("still cannot mount, change its root, make devices or take namespaces (A1, A3, A4)", async () => {
+      test("still cannot mount, change its root, create devices or namespaces (A1, A3, A4)", async () => {
         const script = [
           "busybox mount -t tmpfs x /tmp",
           "busybox mount -o remount,rw /usr",

@@ -5,10 +5,10 @@ import { argumentRules } from "../../container/seccomp/argument-rules.ts";
 import { DENIALS, ERRNO } from "../../container/seccomp/deny-table.ts";
 import { X86_64_SYSCALLS } from "../../container/seccomp/syscall-table.generated.ts";
 
-/** Errors that no kernel returns: who sees one knows that the filter answered, not a missing privilege. */
+/** Errors that no kernel returns: they show that the filter answered, not a missing privilege. */
 const MARKS = { default: 3038, EPERM: 3001, EPROTONOSUPPORT: 3093, EAFNOSUPPORT: 3097 } as const;
 
-/** Every argument a bad descriptor, pointer, id and flag: what is not refused does no harm. */
+/** Every argument is an invalid descriptor, pointer, id and flag, so allowed calls do no harm. */
 const BAD_ARGUMENTS = "-1,-1,-1,-1,-1,-1";
 
 const SIGSYS = 31;
@@ -54,7 +54,7 @@ describe.each(["crun", "runc"] as const)("seccomp under %s", (runtime: Runtime) 
       await bundle?.remove();
     });
 
-    /** Tries the calls as uid 1000 and tells each label's outcome, such as `errno=1`. */
+    /** Tries the calls as uid 1000 and returns the outcome of each, such as `errno=1`. */
     async function attempt(
       calls: Readonly<Record<string, string>>,
       config = bundle.config(),
@@ -72,7 +72,7 @@ describe.each(["crun", "runc"] as const)("seccomp under %s", (runtime: Runtime) 
       );
     }
 
-    test("answers every denied call with the errno of the deny table", async () => {
+    test("returns the errno of the deny table for every denied call", async () => {
       const denied = DENIALS.flatMap(({ syscalls, errno }) =>
         syscalls.map((name) => [name, errno] as const),
       );
@@ -84,7 +84,7 @@ describe.each(["crun", "runc"] as const)("seccomp under %s", (runtime: Runtime) 
       );
     });
 
-    test("refuses what is denied, and nothing else, by the filter itself", async () => {
+    test("refuses exactly the denied calls, by the filter itself", async () => {
       const byArguments = new Set(argumentRules().map((rule) => rule.syscall));
       const names = Object.keys(X86_64_SYSCALLS).filter((name) => !byArguments.has(name));
       const outcomes = await attempt(
@@ -97,7 +97,7 @@ describe.each(["crun", "runc"] as const)("seccomp under %s", (runtime: Runtime) 
       expect(refused.sort()).toEqual(DENIALS.flatMap((denial) => denial.syscalls).sort());
     });
 
-    test("lets clone make processes but no namespaces, whatever the register's upper half says", async () => {
+    test("lets clone create processes but no namespaces, whatever the register's upper half contains", async () => {
       const flags = {
         newns: 0x0002_0000,
         newcgroup: 0x0200_0000,
@@ -121,7 +121,7 @@ describe.each(["crun", "runc"] as const)("seccomp under %s", (runtime: Runtime) 
       expect(Object.values(withFlags)).toEqual(Array(9).fill(`errno=${ERRNO.EPERM}`));
     });
 
-    test("makes sockets of the families UNIX, INET, INET6 and NETLINK/ROUTE only", async () => {
+    test("creates sockets of the families UNIX, INET, INET6 and NETLINK/ROUTE only", async () => {
       const socket = (family: number, type: number, protocol: number): string =>
         `${number("socket")}:${family},${type},${protocol}`;
       const others = Array.from({ length: 64 }, (_, family) => family).filter(
@@ -150,7 +150,7 @@ describe.each(["crun", "runc"] as const)("seccomp under %s", (runtime: Runtime) 
       expect(Object.values(allowed).filter((outcome) => !outcome.startsWith("ok="))).toEqual([]);
     });
 
-    test("speaks TCP and UDP, and no other protocol of the internet", async () => {
+    test("supports TCP and UDP, and no other internet protocol", async () => {
       const socket = (family: number, type: number, protocol: number): string =>
         `${number("socket")}:${family},${type},${protocol}`;
       const both = (type: number, protocol: number): readonly string[] =>
@@ -188,7 +188,7 @@ describe.each(["crun", "runc"] as const)("seccomp under %s", (runtime: Runtime) 
       expect(new Set(await outcomes(rare))).toEqual(new Set([`errno=${MARKS.default}`]));
     });
 
-    test("makes pairs of UNIX sockets only", async () => {
+    test("creates pairs of UNIX sockets only", async () => {
       const pair = (family: number | string): string => `${number("socketpair")}:${family},1,0,0`;
       const families = Array.from({ length: 64 }, (_, family) => family).filter(
         (family) => family !== 1,
@@ -205,7 +205,7 @@ describe.each(["crun", "runc"] as const)("seccomp under %s", (runtime: Runtime) 
       });
     });
 
-    test("refuses TIOCSTI, TIOCLINUX and TIOCSETD, and no other request to a terminal", async () => {
+    test("refuses TIOCSTI, TIOCLINUX and TIOCSETD, and no other terminal request", async () => {
       const ioctl = (request: number | string): string => `${number("ioctl")}:0,${request},0`;
       const requests = Array.from({ length: 256 }, (_, low) => 0x5400 + low);
       const outcomes = await attempt(
@@ -226,7 +226,7 @@ describe.each(["crun", "runc"] as const)("seccomp under %s", (runtime: Runtime) 
       expect(Object.values(disguised)).toEqual(Array(4).fill(`errno=${ERRNO.EPERM}`));
     });
 
-    test("makes files, FIFOs and sockets by mknod, but no devices", async () => {
+    test("creates files, FIFOs and sockets with mknod, but no devices", async () => {
       const types = {
         plain: 0,
         regular: 0o100000,
@@ -251,7 +251,7 @@ describe.each(["crun", "runc"] as const)("seccomp under %s", (runtime: Runtime) 
       }
     });
 
-    test("knows no personality but the default and the debugger's", async () => {
+    test("accepts only the default personality and the debugger's", async () => {
       const personality = (value: number): string => `${number("personality")}:${value}`;
       const outcomes = await attempt({
         ask: personality(0xffff_ffff),
@@ -272,7 +272,7 @@ describe.each(["crun", "runc"] as const)("seccomp under %s", (runtime: Runtime) 
       });
     });
 
-    test("kills who enters by int 0x80 or as x32, and knows no unlisted number", async () => {
+    test("kills callers of int 0x80 and x32, and rejects unlisted numbers", async () => {
       const x32 = 0x4000_0000;
       const killed = await attempt({
         int80: "int80/20",

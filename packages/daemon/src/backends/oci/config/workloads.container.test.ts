@@ -16,7 +16,7 @@ const bash = (...lines: string[]): string[] => [
   ["set -eu -o pipefail", ...lines].join("\n"),
 ];
 
-/** What agents do all day. Each exercises calls that the filter might get wrong. */
+/** Typical work of agents. Each program makes calls that the filter could get wrong. */
 const WORKLOADS: readonly Workload[] = [
   {
     name: "a shell with pipes, jobs and process substitution",

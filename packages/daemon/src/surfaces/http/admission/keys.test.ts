@@ -17,7 +17,7 @@ const holders = [
 ];
 
 describe("a key ring", () => {
-  it("tells callers by their whole keys", () => {
+  it("identifies callers by their whole keys", () => {
     const keys = new KeyRing(holders);
     expect(holders.map(({ key }) => keys.find(key)?.owner)).toEqual(["one", "two", "three"]);
     for (const wrong of [
@@ -31,7 +31,7 @@ describe("a key ring", () => {
       expect(keys.find(wrong)).toBeUndefined();
   });
 
-  it("compares digests of one length, and all of them, whichever key fits", () => {
+  it("compares digests of one length, and all of them, whichever key matches", () => {
     const compared: number[][] = [];
     const keys = new KeyRing(holders, (one, other) => {
       compared.push([one.length, other.length]);
@@ -48,7 +48,7 @@ describe("a key ring", () => {
     }
   });
 
-  it("refuses to be without keys, or to have an empty one", () => {
+  it("refuses to have no keys, or an empty one", () => {
     expect(() => new KeyRing([])).toThrow(/at least one key/);
     expect(() => new KeyRing([...holders, { key: "", caller: caller("four") }])).toThrow(/empty/);
   });

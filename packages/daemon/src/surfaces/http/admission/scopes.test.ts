@@ -24,7 +24,7 @@ async function documentedRoutes(): Promise<{ path: string; method: string }[]> {
   );
 }
 
-/** What only an administrator may ask; with a body that is valid, where one is needed. */
+/** Requests that only an administrator can send; with a valid body if one is needed. */
 const OF_ADMINISTRATORS: ReadonlyMap<string, unknown> = new Map<string, unknown>([
   ["GET /metrics", undefined],
   ["GET /v1/metrics", undefined],
@@ -35,7 +35,7 @@ const OF_ADMINISTRATORS: ReadonlyMap<string, unknown> = new Map<string, unknown>
 ]);
 
 describe("a key with the scope use", () => {
-  it("is refused on the routes of administrators, of all that the document has", async () => {
+  it("is refused on all administrator routes of the document", async () => {
     const refused: string[] = [];
     for (const { path, method } of await documentedRoutes()) {
       const route = `${method} ${path}`;
@@ -58,7 +58,7 @@ describe("a key with the scope use", () => {
 });
 
 describe("a key with the scope read", () => {
-  it("is refused on every route of the document that may change something, before anything is read", async () => {
+  it("is refused on every route of the document that can change something, before the body is read", async () => {
     const { json: session } = await http.call("/v1/sessions", { key: BOBS_KEY, body: {} });
     const changing = (await documentedRoutes()).filter(
       ({ method, path }) =>
@@ -77,12 +77,12 @@ describe("a key with the scope read", () => {
     );
   });
 
-  it("is refused for methods that no route has, and told of paths that do not exist", async () => {
+  it("is refused for methods that no route has, and gets 404 for unknown paths", async () => {
     expect((await http.call("/v1/nothing", { method: "POST", key: READ_KEY })).status).toBe(404);
     expect((await http.call("/v1/sessions", { method: "PATCH", key: READ_KEY })).status).toBe(404);
   });
 
-  it("looks at sessions, files, commands and events", async () => {
+  it("can read sessions, files, commands and events", async () => {
     const { json: session } = await http.call("/v1/sessions", { key: BOBS_KEY, body: {} });
     const base = `/v1/sessions/${session.id}`;
     await http.call(`${base}/fs/write`, { key: BOBS_KEY, body: { path: "a", text: "content" } });
@@ -109,7 +109,7 @@ describe("a key with the scope read", () => {
       expect([path, (await http.call(path, { key: READ_KEY })).status]).toEqual([path, 200]);
   });
 
-  it("keeps no session alive by looking at it", async () => {
+  it("does not renew a session by reading it", async () => {
     const { json: session } = await http.call("/v1/sessions", {
       key: BOBS_KEY,
       body: { ttl_seconds: 60 },

@@ -45,12 +45,12 @@ describe("a body that is too large", () => {
   });
 
   it.each(bodies)(
-    "is refused while it comes, however long it would go on: %s %s",
+    "is refused while it arrives, however long it would continue: %s %s",
     async (method, path) => {
       const socket = await http.connect();
       const ended = textUntilClose(socket);
       socket.write(head(method, `/v1/sessions/${id}${path}`, "Transfer-Encoding: chunked"));
-      // It never stops by itself.
+      // It never stops on its own.
       const sending = setInterval(() => socket.write(chunk(60_000)), 1);
       const answer = await ended;
       clearInterval(sending);
@@ -59,7 +59,7 @@ describe("a body that is too large", () => {
     },
   );
 
-  it("is not even sent by a client that asks first", async () => {
+  it("is not even sent by a client that expects 100-continue", async () => {
     const socket = await http.connect();
     const path = `/v1/sessions/${id}/fs/file?path=a`;
     socket.write(
@@ -75,7 +75,7 @@ describe("a body that is too large", () => {
     expect(answer).toMatch(/^HTTP\/1\.1 413 /);
   });
 
-  it("may be as large as allowed, also when the client asks first", async () => {
+  it("can be as large as allowed, also with 100-continue", async () => {
     const socket = await http.connect();
     const path = `/v1/sessions/${id}/fs/file?path=a`;
     socket.write(
@@ -95,14 +95,14 @@ describe("a body that is too large", () => {
   });
 
   it.each(bodies)(
-    "is read by a client that sends all of it first, and asked to close: %s %s",
+    "is read if the client sends all of it first, and the connection closes: %s %s",
     async (method, path, max) => {
       await using patient = await HttpFixture.start({ limits });
       const socket = await patient.connect();
-      // Nothing is read before the last byte is written, so a reset would cost the answer.
+      // Nothing is read before the last byte is written, so a reset would lose the response.
       socket.pause();
       const url = `/v1/sessions/${await patient.createSession()}${path}`;
-      // More than the kernel's buffers take.
+      // More than the kernel's buffers hold.
       const bytes = max + 12_000_000;
       socket.write(head(method, url, `Content-Length: ${bytes}`, "Connection: close"));
       const sent = new Promise<unknown>((resolve) => {
@@ -118,7 +118,7 @@ describe("a body that is too large", () => {
     },
   );
 
-  it("leaves the old file as it was", async () => {
+  it("does not change the old file", async () => {
     const url = `/v1/sessions/${id}/fs/file?path=kept`;
     await http.call(url, { method: "PUT", body: "old" });
     const socket = await http.connect();
@@ -131,18 +131,21 @@ describe("a body that is too large", () => {
 });
 
 describe("a compressed body", () => {
-  it.each(bodies)("is refused, for nothing unpacks it: %s %s", async (method, path) => {
-    const answer = await http.call(`/v1/sessions/${id}${path}`, {
-      method,
-      body: gzipSync(Buffer.alloc(10_000_000)),
-      headers: { "content-encoding": "gzip" },
-    });
-    expect(answer).toMatchObject({ status: 400, json: { error_code: "INVALID_REQUEST" } });
-  });
+  it.each(bodies)(
+    "is refused, because it would have to be decompressed: %s %s",
+    async (method, path) => {
+      const answer = await http.call(`/v1/sessions/${id}${path}`, {
+        method,
+        body: gzipSync(Buffer.alloc(10_000_000)),
+        headers: { "content-encoding": "gzip" },
+      });
+      expect(answer).toMatchObject({ status: 400, json: { error_code: "INVALID_REQUEST" } });
+    },
+  );
 });
 
 describe("a body that stops coming", () => {
-  it.each(bodies)("is given up: %s %s", async (method, path) => {
+  it.each(bodies)("is aborted: %s %s", async (method, path) => {
     const socket = await http.connect();
     socket.write(`${head(method, `/v1/sessions/${id}${path}`, "Content-Length: 90000")}{"path":`);
     const answer = await textUntilClose(socket);
@@ -150,7 +153,7 @@ describe("a body that stops coming", () => {
     expect(answer).toContain("the body stalled");
   });
 
-  it("may take longer in all than any pause", async () => {
+  it("can take longer in total than any pause", async () => {
     const socket = await http.connect();
     const url = `/v1/sessions/${id}/fs/file?path=slow`;
     socket.write(head("PUT", url, "Content-Length: 6", "Connection: close"));

@@ -16,7 +16,7 @@ function refusal(answer: string): unknown {
   return JSON.parse(answer.split("\r\n\r\n")[1] ?? "null");
 }
 
-describe("what is no request", () => {
+describe("an invalid request", () => {
   it.each([
     ["no HTTP", "hello\r\n\r\n"],
     [
@@ -43,18 +43,18 @@ describe("what is no request", () => {
       "chunks that are none",
       `POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\n${bearer}\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n`,
     ],
-  ])("is refused in the API's own format: %s", async (_name, text) => {
+  ])("is refused in the API's error format: %s", async (_name, text) => {
     expect(refusal(await http.exchange(text))).toMatchObject({ error_code: "INVALID_REQUEST" });
   });
 
-  it("is refused when its head is too large", async () => {
+  it("is refused if its head is too large", async () => {
     const text = `GET / HTTP/1.1\r\nHost: localhost\r\nX: ${"x".repeat(40_000)}\r\n\r\n`;
     expect(refusal(await http.exchange(text))).toMatchObject({ error_code: "PAYLOAD_TOO_LARGE" });
   });
 });
 
-describe("a client that takes its time with the head", () => {
-  it("is cut off, with and without a first byte, while others are served", async () => {
+describe("a client that sends its head slowly", () => {
+  it("is disconnected, with and without a first byte, while others are served", async () => {
     const sockets = await Promise.all(Array.from({ length: 40 }, () => http.connect()));
     const slow = sockets.map((socket, index) => {
       if (index % 2 === 0) socket.write("GET /healthz HTTP/1.1\r\nHost: loc");
@@ -70,20 +70,20 @@ describe("a client that does not wait for responses", () => {
   const ahead = (count: number, last: string): string =>
     `GET /v1/version HTTP/1.1\r\nHost: localhost\r\n${bearer}\r\n\r\n`.repeat(count) + last;
 
-  it("gets them all, in order, if it sends few requests ahead", async () => {
+  it("gets all of them, in order, if few are outstanding", async () => {
     const last = `GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`;
     const text = await http.exchange(ahead(15, last));
     expect(text.match(/HTTP\/1\.1 200 /g)).toHaveLength(16);
     expect(text.endsWith('{"status":"ok"}')).toBe(true);
   });
 
-  it("is cut off if it sends many", async () => {
+  it("is disconnected if many are outstanding", async () => {
     expect(await http.exchange(ahead(1_000, ""))).toBe("");
   });
 });
 
 describe("a body in chunks of all sizes", () => {
-  it("arrives whole and in order, and the connection goes on", async () => {
+  it("arrives complete and in order, and the connection continues", async () => {
     const id = await http.createSession();
     const chunks = Array.from({ length: 20_000 }, (_, index) =>
       `${index} `.repeat(index % 1_000 === 0 ? 20_000 : 1),
@@ -101,9 +101,9 @@ describe("a body in chunks of all sizes", () => {
   });
 });
 
-describe("what asks for special treatment", () => {
+describe("a request with unusual headers", () => {
   it.each(["Expect: something-else", "Expect: 100-continue", "Upgrade: h2c", "Upgrade: websocket"])(
-    "is treated like all else, the key first: %s",
+    "is treated like any other, the key first: %s",
     async (header) => {
       const text = (key: string): string =>
         `GET /v1/version HTTP/1.1\r\nHost: localhost\r\n${key}${header}\r\nConnection: ${header.startsWith("Upgrade") ? "upgrade, " : ""}close\r\n\r\n`;
@@ -144,7 +144,7 @@ describe("a daemon that stops", () => {
     await closed;
   });
 
-  it("listens and says so until the last request has ended", async () => {
+  it("listens and reports that it is stopping until the last request has ended", async () => {
     await using stopping = await HttpFixture.start();
     const id = await stopping.createSession();
     const socket = await stopping.connect();
@@ -168,7 +168,7 @@ describe("a daemon that stops", () => {
     await expect(stopping.call("/readyz")).rejects.toThrow();
   });
 
-  it("does not wait for a WebSocket whose client no longer answers", async () => {
+  it("does not wait for a WebSocket whose client no longer responds", async () => {
     await using stopping = await HttpFixture.start({ closingGraceMs: 100 });
     const id = await stopping.createSession();
     const socket = await stopping.connect();

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { ALICES_KEY, HttpFixture } from "../../testing/http-fixture.ts";
 
 describe("the log", () => {
-  it("has one line for each request, by the pattern of its path", async () => {
+  it("has one line for each request, with the pattern of its path", async () => {
     await using http = await HttpFixture.start();
     const id = await http.createSession();
     await http.call(`/v1/sessions/${id}`, { headers: { "x-request-id": "look" } });
@@ -18,7 +18,7 @@ describe("the log", () => {
     });
   });
 
-  it("has neither keys nor headers, bodies, queries or variables, at any level", async () => {
+  it("contains no keys, headers, bodies, queries or variables, at any level", async () => {
     await using http = await HttpFixture.start();
     const id = await http.createSession({
       env: { SECRET_NAME: "secret-value" },

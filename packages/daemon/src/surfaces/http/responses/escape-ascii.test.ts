@@ -2,14 +2,14 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { escapeAscii } from "./escape-ascii.ts";
 
-/** How many bytes more than needed are always enough. */
+/** This many additional bytes are always enough. */
 const SLACK_BYTES = 20;
 
 function jsonOf(text: Buffer): string {
   return JSON.stringify(text.toString("latin1")).slice(1, -1);
 }
 
-/** Escapes into memory with these many bytes between others, which must stay as they are. */
+/** Escapes into memory between other bytes, which must not change. */
 function escaped(text: Buffer, room: number, start = 0): string | undefined {
   const target = Buffer.alloc(start + room + 8, "?");
   const end = escapeAscii(text, target, start, start + room);
@@ -19,7 +19,7 @@ function escaped(text: Buffer, room: number, start = 0): string | undefined {
 }
 
 describe("escapes of ASCII", () => {
-  it("are those of JSON.stringify, wherever the text lies in memory", () => {
+  it("are those of JSON.stringify, at every position in memory", () => {
     fc.assert(
       fc.property(fc.array(fc.nat(127)), fc.nat(7), fc.nat(7), (codes, skipped, start) => {
         const text = Buffer.from([...Array<number>(skipped).fill(34), ...codes]).subarray(skipped);
@@ -29,7 +29,7 @@ describe("escapes of ASCII", () => {
     );
   });
 
-  it("are complete for each byte at each place of a word", () => {
+  it("are complete for each byte at each position of a word", () => {
     for (let byte = 0; byte < 128; byte++)
       for (let place = 0; place < 9; place++) {
         const text = Buffer.alloc(9, "x").fill(byte, place, place + 1);
@@ -37,7 +37,7 @@ describe("escapes of ASCII", () => {
       }
   });
 
-  it("never leave the room they have", () => {
+  it("never exceed their space", () => {
     const anyByte = fc.oneof(fc.nat(127), fc.constant(7), fc.constant(120));
     fc.assert(
       fc.property(fc.array(anyByte, { maxLength: 40 }), fc.nat(120), (codes, room) => {

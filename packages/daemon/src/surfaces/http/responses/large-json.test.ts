@@ -5,7 +5,7 @@ import { jsonParts, toJson } from "./large-json.ts";
 const whole = (value: unknown): string => [...jsonParts(value)].join("");
 
 describe("JSON in parts", () => {
-  it("is what JSON.stringify makes of the same", () => {
+  it("is the same as the output of JSON.stringify", () => {
     fc.assert(
       fc.property(fc.jsonValue({ stringUnit: "binary" }), (value) => {
         expect(whole(value)).toBe(JSON.stringify(value));
@@ -14,14 +14,14 @@ describe("JSON in parts", () => {
     expect(whole({ a: undefined, b: [], c: {} })).toBe('{"b":[],"c":{}}');
   });
 
-  it("has no character in two parts, and no part that is long", () => {
+  it("splits no character, and has no long part", () => {
     for (const text of ["\u{1f600}".repeat(100_000), `x${"\u{1f600}".repeat(100_000)}`, "\ud800x"])
       expect(whole({ text })).toBe(JSON.stringify({ text }));
     const lengths = [...jsonParts("\u0001".repeat(1_000_000))].map(({ length }) => length);
     expect(Math.max(...lengths)).toBeLessThan(500_000);
   });
 
-  it("is a text where it is small", () => {
+  it("is a string if it is small", () => {
     expect(toJson({ a: "x".repeat(1000) })).toBe(JSON.stringify({ a: "x".repeat(1000) }));
   });
 });

@@ -27,7 +27,7 @@ const written9 = (text: string): string =>
   `event: chunk\nid: 9\ndata: ${JSON.stringify({ text, seq: 3, stream: "stdout" })}\n\n`;
 
 describe("events with texts", () => {
-  it("are kept apart until they are cleared, in one piece of memory", () => {
+  it("stay unchanged until they are cleared, in one piece of memory", () => {
     const events = new TextEvents();
     const texts = ["first\n", "second\n", "third\n"];
     for (const text of texts) expect(events.add(eventWith(Buffer.from(text)))).toBe(true);
@@ -44,7 +44,7 @@ describe("events with texts", () => {
     for (const events of [one, other]) events.add(eventWith(Buffer.from("text")));
     const [mine, others] = [one, other].map(({ encoded }) => encoded[0]?.buffer as ArrayBuffer);
     expect(mine).not.toBe(others);
-    // Zeros, so that not even a mistake shows what another has left there.
+    // Zeros, so not even a bug reveals what another stream left there.
     const rest = Buffer.from(mine ?? new ArrayBuffer()).subarray(one.encoded[0]?.length);
     expect(rest.equals(Buffer.alloc(192 * KIB - (one.encoded[0]?.length ?? 0)))).toBe(true);
   });
@@ -67,7 +67,7 @@ describe("events with texts", () => {
     expect(events.encoded).toEqual([]);
   });
 
-  it("stay where they are if their write fails, since the memory may be in use", async () => {
+  it("stay in place if their write fails, because the memory can be in use", async () => {
     const events = new TextEvents();
     const outcome = Promise.withResolvers<unknown>();
     const app = fastify({ forceCloseConnections: true });
@@ -104,7 +104,7 @@ describe("events with texts", () => {
 
 describe("a write of several parts", () => {
   it.each(["before any", "after the first"])(
-    "fails as a whole if the client goes away %s part was sent",
+    "fails completely if the client leaves %s part was sent",
     async (when) => {
       const server = createServer().listen(0, "127.0.0.1");
       await once(server, "listening");
@@ -126,7 +126,7 @@ describe("a write of several parts", () => {
   );
 });
 
-/** A client that has made a request and reads nothing. */
+/** A client that has sent a request and reads nothing. */
 async function paused({ port }: AddressInfo): Promise<Socket> {
   const socket = connect(port, "127.0.0.1").pause();
   await once(socket, "connect");

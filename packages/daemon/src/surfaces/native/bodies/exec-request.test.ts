@@ -13,19 +13,19 @@ function run(argv: readonly string[], env: Record<string, string> = {}, input = 
 }
 
 describe("a fresh shell", () => {
-  it("runs text as it is and passes its exit code on", () => {
+  it("runs text unchanged and returns its exit code", () => {
     const text = `x='a "b" $c'; echo "$x"; cat; exit 3`;
     expect(run(freshShell(text), {}, "in")).toMatchObject({ status: 3, stdout: 'a "b" $c\nin' });
   });
 
-  it("is bash where there is one, and sh where there is none", () => {
+  it("is bash if it exists, otherwise sh", () => {
     const text = 'echo "${BASH_VERSION:+bash}${BASH_VERSION:-sh}"';
     expect(run(freshShell(text)).stdout).toMatch(/^bash/);
     const without = run(freshShell(text), { PATH: "/nonexistent" });
     expect(without).toMatchObject({ status: 0, stdout: "sh\n" });
   });
 
-  it("takes no more than Linux does, and says so", () => {
+  it("accepts no more than Linux does, and says so", () => {
     expect(() => freshShell("x".repeat(131_072))).toThrow(/write it to a file/);
     expect(run(freshShell(`: ${"x".repeat(131_000)}`)).status).toBe(0);
   });
@@ -40,8 +40,8 @@ describe("a login shell", () => {
   });
 });
 
-describe("a list of arguments for the shell that remembers", () => {
-  it("means the same there as anywhere", () => {
+describe("a list of arguments for the stateful shell", () => {
+  it("means the same there as elsewhere", () => {
     const argv = ["printf", "%s|", "it's", "a b", "$HOME", "", '"', "\\", "*"];
     const { command } = startOptions({ cmd: argv, stateful: true }, {});
     expect(command.kind).toBe("shell");

@@ -6,7 +6,7 @@ import { outputPageBody } from "./output-page.ts";
 
 const MIB = 1_048_576;
 
-it("gives other work its turn while a large page that is not UTF-8 is converted", async () => {
+it("lets other work run while a large page that is not UTF-8 is converted", async () => {
   const chunks = Array.from({ length: 64 }, (_, seq) => ({
     stream: "stdout" as const,
     seq,

@@ -27,7 +27,7 @@ const piece = fc.tuple(
 );
 
 describe("chunks of text", () => {
-  it("are the text of each stream, wherever it was cut", () => {
+  it("contain the text of each stream, wherever it was split", () => {
     fc.assert(
       fc.property(
         fc.string({ unit: "binary" }),
@@ -55,7 +55,7 @@ describe("chunks of text", () => {
     );
   });
 
-  it("are as if decoded at once, also where the bytes are no text", () => {
+  it("equal the text decoded at once, even if the bytes are not text", () => {
     fc.assert(
       fc.property(fc.array(piece), (pieces) => {
         const all = (stream: string): string =>
@@ -67,7 +67,7 @@ describe("chunks of text", () => {
     );
   });
 
-  it("have cursors from which nothing is missing", () => {
+  it("have cursors after which nothing is missing", () => {
     fc.assert(
       fc.property(fc.array(piece), fc.nat(), (pieces, at) => {
         const chunks = journal(pieces);
@@ -75,7 +75,7 @@ describe("chunks of text", () => {
         const sent = chunks.flatMap((chunk) => decoder.add(chunk) ?? []);
         const last = sent[at % Math.max(1, sent.length)];
         if (last === undefined) return;
-        // All that was held back when this chunk was sent lies behind its cursor.
+        // Everything that was held back when this chunk was sent comes after its cursor.
         const later = sent.slice(sent.indexOf(last) + 1);
         for (const { body } of [...later, ...decoder.flush()])
           expect(body.offset).toBeGreaterThanOrEqual(last.cursor);
@@ -83,7 +83,7 @@ describe("chunks of text", () => {
     );
   });
 
-  it("have the exact bytes beside them where they do not say them", () => {
+  it("include the exact bytes if the text does not represent them", () => {
     fc.assert(
       fc.property(fc.array(piece), (pieces) => {
         const decoder = new TextChunks({ raw: true });
@@ -96,7 +96,7 @@ describe("chunks of text", () => {
     );
   });
 
-  it("wait only for characters that can still become one", () => {
+  it("wait only for bytes that can still become a character", () => {
     expect(
       [[0xc3], [0xe2, 0x82], [0xf0, 0x9f, 0x98]].map((bytes) => unfinishedTail(Buffer.from(bytes))),
     ).toEqual([1, 2, 3]);

@@ -6,7 +6,7 @@ import { servedDocument } from "./generate-api-page.ts";
 const PAGE = new URL("../../../../../../docs/reference/api.md", import.meta.url);
 
 describe("docs/reference/api.md", () => {
-  it("is what the daemon's document says; make it anew with generate-api-page.ts when this fails", async () => {
+  it("matches the daemon's document; if this fails, regenerate it with generate-api-page.ts", async () => {
     expect(await readFile(PAGE, "utf8")).toBe(apiPage(await servedDocument()));
   });
 

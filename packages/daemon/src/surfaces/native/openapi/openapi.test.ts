@@ -18,7 +18,7 @@ const operations = (): (readonly [string, Operation])[] =>
   );
 
 describe("the OpenAPI document", () => {
-  it("is made once, before anybody asks, since making it holds up all clients", async () => {
+  it("is generated once, before the first request, because generating it blocks all clients", async () => {
     await using fresh = await HttpFixture.start();
     const made = vi.spyOn(fresh.app, "swagger");
     await expect.poll(() => made.mock.calls.length).toBe(1);
@@ -27,7 +27,7 @@ describe("the OpenAPI document", () => {
     expect(made).toHaveBeenCalledOnce();
   });
 
-  it("is of version 3.1 and has every route", () => {
+  it("has version 3.1 and every route", () => {
     expect(document.openapi).toBe("3.1.0");
     expect(document.info).toMatchObject({ title: "Sandkasten", version: "1.2.3" });
     const routes = operations().map(([name]) => name);
@@ -44,7 +44,7 @@ describe("the OpenAPI document", () => {
       expect(routes).toContain(expected);
   });
 
-  it("says of every route what it is, how it wants the key, and what it answers", () => {
+  it("describes every route, its authentication and its responses", () => {
     const tags = new Set(document.tags?.map(({ name }) => name));
     const problems: string[] = [];
     for (const [name, operation] of operations()) {
@@ -68,8 +68,8 @@ describe("the OpenAPI document", () => {
     expect(problems).toEqual([]);
   });
 
-  it("says of every route to files whatever a sandbox can answer about a file", () => {
-    // A cancelled call has nobody to answer, and the rest is about other things than files.
+  it("lists every error about a file for every route to files", () => {
+    // A cancelled call has no recipient, and the other errors are not about files.
     const others: ReadonlySet<string> = new Set(["cancelled", "changed", "no_shell"]);
     const ofReading = new Set(
       RUNNER_ERROR_CODES.filter((code) => !others.has(code) && code !== "no_space").map((code) =>
@@ -87,7 +87,7 @@ describe("the OpenAPI document", () => {
     expect(problems).toEqual([]);
   });
 
-  it("tells what is sent from what is answered, by their own schemas", () => {
+  it("has separate schemas for requests and responses", () => {
     const { schemas } = document.components;
     expect(Object.keys(schemas)).toEqual(
       expect.arrayContaining([

@@ -9,7 +9,7 @@ beforeAll(async () => {
 afterAll(async () => await http[Symbol.asyncDispose]());
 
 describe("the daemon", () => {
-  it("tells whether it is there, and whether it can do its work", async () => {
+  it("reports whether it responds, and whether it can create sandboxes", async () => {
     expect((await http.call("/healthz", { key: null })).json).toEqual({ status: "ok" });
     expect((await http.call("/readyz", { key: null })).json).toEqual({ status: "ok" });
     state = "busy";
@@ -26,7 +26,7 @@ describe("the daemon", () => {
     state = "ready";
   });
 
-  it("tells its version", async () => {
+  it("reports its version", async () => {
     expect((await http.call("/v1/version")).json).toEqual({
       version: "1.2.3",
       backend: "fake",
@@ -60,7 +60,7 @@ describe("the daemon", () => {
     const durations =
       'sandkasten_http_request_duration_seconds_bucket{method="POST",route="/v1/sessions/:id/exec",le="+Inf"} 1';
     expect(lines).toContain(durations);
-    // Streams last as long as somebody listens, so only their number is told.
+    // Streams last as long as their readers, so only their number is reported.
     expect(answer.text).not.toMatch(/duration_seconds_count.*exec\/stream/);
     expect((await http.call("/metrics")).text).toContain("sandkasten_running_execs 0");
     expect(await http.call("/metrics", { key: BOBS_KEY })).toMatchObject({ status: 403 });

@@ -28,7 +28,7 @@ async function createSession(key: string): Promise<string> {
   return json.id as string;
 }
 
-/** What the feed has now, without `ready` and `done`. */
+/** The current content of the feed, without `ready` and `done`. */
 async function read(
   path: string,
   call: Parameters<HttpFixture["call"]>[1],
@@ -46,7 +46,7 @@ async function read(
 const typesOf = (events: readonly ServerEvent[]): unknown[] => events.map(({ data }) => data.type);
 
 describe("GET /v1/sessions/{id}/events", () => {
-  it("tells the life of a session in order, each event in the form that the document says", async () => {
+  it("returns the events of a session in order, each in the documented form", async () => {
     const id = await createSession(BOBS_KEY);
     await http.call(`/v1/sessions/${id}/exec`, { ...bob, body: { cmd: "echo hello" } });
     await http.call(`/v1/sessions/${id}/pause`, { ...bob, body: {} });
@@ -73,7 +73,7 @@ describe("GET /v1/sessions/{id}/events", () => {
     expect(JSON.stringify(events)).not.toContain("echo");
   });
 
-  it("is followed live, and taken up again by cursor and by Last-Event-ID", async () => {
+  it("can be followed live, and continued with a cursor or Last-Event-ID", async () => {
     const id = await createSession(BOBS_KEY);
     const gone = new AbortController();
     const path = `/v1/sessions/${id}/events`;
@@ -90,12 +90,12 @@ describe("GET /v1/sessions/{id}/events", () => {
       "exec.ended",
     ]);
     const headers = { "last-event-id": first?.id ?? "" };
-    // A browser repeats the address that it was given, so the header counts.
+    // A browser repeats the original address, so the header takes precedence.
     const again = await read(`${path}?cursor=${ready?.id}`, { ...bob, headers });
     expect(typesOf(again)).toEqual(["exec.ended"]);
   });
 
-  it("is for others as if the session never was", async () => {
+  it("returns the same for another owner's session as for an unknown one", async () => {
     const id = await createSession(BOBS_KEY);
     for (const path of [`/v1/sessions/${id}/events`, `/v1/events?session_id=${id}`]) {
       const answer = await http.call(path, carol);
@@ -109,7 +109,7 @@ describe("GET /v1/sessions/{id}/events", () => {
 });
 
 describe("GET /v1/events", () => {
-  it("shows each tenant its own events alone, and an administrator all of them", async () => {
+  it("returns only a tenant's own events, and all events to an administrator", async () => {
     const [bobs, carols] = [await createSession(BOBS_KEY), await createSession(CAROLS_KEY)];
     const ownersOf = async (path: string, call: typeof bob) =>
       new Set((await read(path, call)).map(({ data }) => data.owner as string));
@@ -127,7 +127,7 @@ describe("GET /v1/events", () => {
     expect(bobs).not.toBe(carols);
   });
 
-  it("shows only the types that are asked for, by name or by family", async () => {
+  it("returns only events of the requested types, by name or by prefix", async () => {
     const id = await createSession(BOBS_KEY);
     await http.call(`/v1/sessions/${id}/exec`, { ...bob, body: { cmd: "true" } });
     const path = `/v1/events?session_id=${id}`;
@@ -138,7 +138,7 @@ describe("GET /v1/events", () => {
     ]);
   });
 
-  it("refuses filters that are huge or mean nothing, and cursors that are none", async () => {
+  it("refuses filters that are huge or meaningless, and invalid cursors", async () => {
     for (const query of [
       "types=nothing",
       "types=__proto__",
@@ -156,7 +156,7 @@ describe("GET /v1/events", () => {
     }
   });
 
-  it("tells of a forged cursor that it is none of this feed, and shows nothing that `start` would not", async () => {
+  it("answers a forged cursor with a gap, and returns only what `start` would", async () => {
     await createSession(CAROLS_KEY);
     const forged = await read("/v1/events?cursor=AAAAAAAAAAAAAAAAAAAAAA", bob);
     expect(forged[0]).toMatchObject({ event: "gap", data: { reason: "unknown_cursor" } });
@@ -168,7 +168,7 @@ describe("GET /v1/events", () => {
     expect(behind.every(({ data }) => data.owner === "bob")).toBe(true);
   });
 
-  it("has a bounded number of followers, says so, and takes new ones when others have left", async () => {
+  it("limits the number of followers, reports the limit, and accepts new ones when others have left", async () => {
     const gone = new AbortController();
     const open = async () => await http.fetch("/v1/events", { ...carol, signal: gone.signal });
     const streams = await Promise.all(Array.from({ length: 20 }, open));
@@ -176,7 +176,7 @@ describe("GET /v1/events", () => {
     expect(statuses).toEqual([...Array(16).fill(200), ...Array(4).fill(429)]);
     const refused = streams.find(({ status }) => status === 429);
     expect(await refused?.json()).toMatchObject({ error_code: "QUOTA_EXCEEDED" });
-    // Others have their places.
+    // Other owners have their own places.
     expect((await read("/v1/events", bob)).length).toBeGreaterThan(0);
     gone.abort();
     await expect.poll(() => http.core.events.followers).toBe(0);
@@ -198,7 +198,7 @@ describe("GET /v1/events", () => {
         sessionId: id,
         data: { changes: count, paths, more: false },
       });
-    // Everybody else goes on meanwhile.
+    // All other clients continue.
     const seen = await read(`/v1/events?session_id=${id}&types=file`, bob);
     expect(seen.map(({ data }) => data.data.changes as number)).toEqual(
       Array.from({ length: 3000 }, (_, at) => at),

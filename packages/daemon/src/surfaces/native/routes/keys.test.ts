@@ -21,22 +21,22 @@ async function revoke(id: string, key = ALICES_KEY) {
   return await http.call(`/v1/keys/${id}`, { method: "DELETE", key });
 }
 
-/** Resolves when a stream has ended, by being cut or otherwise. */
+/** Resolves when a stream has ended, by being closed or otherwise. */
 async function endOf(stream: AsyncIterable<unknown>): Promise<void> {
   try {
     for await (const _ of stream);
   } catch {
-    // It was cut.
+    // It was closed.
   }
 }
 
 describe("keys", () => {
-  it("are created by an administrator, work at once, and show themselves once", async () => {
+  it("are created by an administrator, work at once, and are shown once", async () => {
     const made = await createKey({ name: "ci", owner: "team" });
     expect(made.key).toMatch(/^sk-sandbox-key_[0-9a-f]{16}-[A-Za-z0-9_-]{43}$/);
     const { status, json } = await http.call("/v1/sessions", { key: made.key, body: {} });
     expect(status).toBe(201);
-    // Another key of the same owner has the same sessions; the owner's name alone counts.
+    // Another key of the same owner has the same sessions; only the owner counts.
     const second = await createKey({ name: "laptop", owner: "team" });
     expect((await http.call(`/v1/sessions/${json.id}`, { key: second.key })).status).toBe(200);
     expect((await http.call(`/v1/sessions/${json.id}`, { key: BOBS_KEY })).status).toBe(404);
@@ -50,7 +50,7 @@ describe("keys", () => {
     expect(http.logLines.join("")).not.toContain(made.key);
   });
 
-  it("are nowhere on the disk but as digests", async () => {
+  it("are stored only as digests", async () => {
     const made = await createKey({ name: "hidden" });
     const { readFile, readdir } = await import("node:fs/promises");
     for (const name of await readdir(http.directory))
@@ -60,14 +60,14 @@ describe("keys", () => {
         ).toBe(`${name} false`);
   });
 
-  it("have the limits that they were given", async () => {
+  it("have their own limits", async () => {
     const { key } = await createKey({ name: "small", max_sessions: 1 });
     expect((await http.call("/v1/sessions", { key, body: {} })).status).toBe(201);
     const second = await http.call("/v1/sessions", { key, body: {} });
     expect([second.status, second.json.error_code]).toEqual([429, "QUOTA_EXCEEDED"]);
   });
 
-  it("are an administrator's affair alone", async () => {
+  it("can be managed by an administrator only", async () => {
     const { id } = await createKey({ name: "target" });
     const { key: read } = await createKey({ name: "reader", scope: "read" });
     for (const key of [BOBS_KEY, read])
@@ -81,7 +81,7 @@ describe("keys", () => {
     expect((await http.call("/v1/keys", { key: admin })).status).toBe(200);
   });
 
-  it("do not open the sessions of others; with the scope admin they show them", async () => {
+  it("do not give access to sessions of others; with the scope admin, they list them", async () => {
     const { json: session } = await http.call("/v1/sessions", { key: BOBS_KEY, body: {} });
     const { key: user } = await createKey({ name: "user" });
     expect((await http.call("/v1/sessions", { key: user })).json).toEqual([]);
@@ -98,7 +98,7 @@ describe("keys", () => {
     expect(events.text).toContain(session.id);
   });
 
-  it("of the configuration are listed, and cannot be revoked here", async () => {
+  it("from the configuration are listed, and cannot be revoked here", async () => {
     const { json } = await http.call("/v1/keys");
     expect(json.keys[0]).toEqual({
       id: "config-alice",
@@ -115,7 +115,7 @@ describe("keys", () => {
     expect([unknown.status, unknown.json.error_code]).toEqual([404, "KEY_NOT_FOUND"]);
   });
 
-  it("refuse what is no name, no scope, or a limit of nothing", async () => {
+  it("reject invalid names, scopes and limits", async () => {
     for (const body of [
       {},
       { name: "" },
@@ -129,7 +129,7 @@ describe("keys", () => {
       expect([body, (await http.call("/v1/keys", { body })).status]).toEqual([body, 400]);
   });
 
-  it("that are nearly right are wrong", async () => {
+  it("with small differences are refused", async () => {
     const { key, id } = await createKey({ name: "near" });
     const other = await createKey({ name: "other" });
     for (const wrong of [
@@ -148,8 +148,8 @@ describe("keys", () => {
   });
 });
 
-describe("a key that is revoked", () => {
-  it("opens nothing any more, and a second time does nothing", async () => {
+describe("a revoked key", () => {
+  it("is refused at once, and can be revoked again", async () => {
     const { key, id } = await createKey({ name: "gone" });
     expect((await http.call("/v1/sessions", { key })).status).toBe(200);
     expect((await revoke(id)).status).toBe(200);
@@ -188,7 +188,7 @@ describe("a key that is revoked", () => {
 });
 
 describe("a key that expires", () => {
-  it("says when, works until then, and never after", async () => {
+  it("shows when, works until then, and never after", async () => {
     const { key, expires_at: expiresAt } = await createKey({
       name: "brief",
       expires_in_seconds: 1,
@@ -196,7 +196,7 @@ describe("a key that expires", () => {
     expect(Date.parse(expiresAt ?? "")).toBeGreaterThan(Date.now());
     const stream = readEvents(await http.fetch("/v1/events", { key }));
     await stream.next();
-    // The stream is cut, too.
+    // The stream is closed, too.
     await endOf(stream);
     await expect
       .poll(async () => (await http.call("/v1/sessions", { key })).status, { timeout: 5000 })

@@ -54,20 +54,20 @@ describe("POST /v1/sessions with a network", () => {
     ["none", "none"],
     [false, "none"],
     [null, "none"],
-  ])("%j answers %j", async (asked, network) => {
+  ])("%j returns %j", async (asked, network) => {
     const session = await create(asked);
     expect(session.network).toEqual(network);
     expect(session.network_via).toBe(network === "none" ? undefined : "gateway");
   });
 
-  it("understands the word of older clients", async () => {
+  it("accepts the field of older clients", async () => {
     const { body } = await call("POST", "/sessions", { allow_network: true });
     expect(body["network"]).toEqual({ allow: ["*.ok.example:80,443", "10.0.0.0/8:5432"] });
     const contrary = await call("POST", "/sessions", { allow_network: true, network: "none" });
     expect(contrary).toMatchObject({ status: 400, body: { error_code: "INVALID_REQUEST" } });
   });
 
-  it("refuses what the administrator does not allow, and says who and what", async () => {
+  it("refuses what the administrator does not allow, and says who does not and what", async () => {
     const { status, body } = await call("POST", "/sessions", {
       network: { allow: ["evil.test", "a.ok.example"] },
     });
@@ -78,7 +78,7 @@ describe("POST /v1/sessions with a network", () => {
     });
   });
 
-  it("refuses what is not a rule", async () => {
+  it("refuses invalid rules", async () => {
     for (const allow of [
       ["https://a.example"],
       ["0x7f.1"],
@@ -106,7 +106,7 @@ describe("PUT /v1/sessions/{id}/network", () => {
     });
   });
 
-  it("refuses more than the administrator allows, an empty body, and a session of another", async () => {
+  it("refuses more than the administrator allows, an empty body, and another owner's session", async () => {
     const { id } = await create({ allow: [] });
     const path = `/sessions/${id}/network`;
     expect((await call("PUT", path, { network: "full" })).status).toBe(403);
@@ -121,7 +121,7 @@ describe("PUT /v1/sessions/{id}/network", () => {
 });
 
 describe("GET /v1/sessions/{id}/egress", () => {
-  it("answers page by page", async () => {
+  it("returns pages", async () => {
     const { id } = await create({ allow: [] });
     for (const name of ["a.ok.example", "b.ok.example", "c.ok.example"]) connects(id, name);
     const first = await call("GET", `/sessions/${id}/egress?limit=2`);
@@ -149,7 +149,7 @@ describe("GET /v1/sessions/{id}/egress", () => {
     expect(rest.body).toMatchObject({ cursor: 3, records: [{ name: "c.ok.example" }] });
   });
 
-  it("is followed live, from a cursor on", async () => {
+  it("can be followed live, from a cursor", async () => {
     const { id } = await create({ allow: [] });
     connects(id, "a.ok.example");
     connects(id, "b.ok.example");
@@ -168,7 +168,7 @@ describe("GET /v1/sessions/{id}/egress", () => {
     expect(text).toMatch(/event: connection\nid: 3\ndata: .*c\.ok\.example/);
   });
 
-  it("does not exist for others", async () => {
+  it("does not find another owner's session", async () => {
     const { id } = await create({ allow: [] });
     for (const suffix of ["egress", "egress/stream"]) {
       const others = await call("GET", `/sessions/${id}/${suffix}`, undefined, BOBS_KEY);

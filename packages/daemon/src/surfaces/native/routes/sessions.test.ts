@@ -8,7 +8,7 @@ beforeAll(async () => {
 afterAll(async () => await http[Symbol.asyncDispose]());
 
 describe("POST /v1/sessions", () => {
-  it("answers 201 and the session", async () => {
+  it("returns 201 and the session", async () => {
     const answer = await http.call("/v1/sessions", {
       body: {
         image: "python:3",
@@ -42,7 +42,7 @@ describe("POST /v1/sessions", () => {
     expect(run.json.output).toBe("b\n");
   });
 
-  it("answers 200 and the living session of a key", async () => {
+  it("returns 200 and the active session for a key", async () => {
     const body = { key: "agent:run_1" };
     const first = await http.call("/v1/sessions", { body });
     const second = await http.call("/v1/sessions", { body });
@@ -54,7 +54,7 @@ describe("POST /v1/sessions", () => {
     });
   });
 
-  it("makes one session of a request that is sent twice", async () => {
+  it("creates one session for a repeated request", async () => {
     const call = { body: { metadata: { n: "1" } }, headers: { "idempotency-key": "once" } };
     const first = await http.call("/v1/sessions", call);
     const second = await http.call("/v1/sessions", call);
@@ -79,7 +79,7 @@ describe("POST /v1/sessions", () => {
 });
 
 describe("GET /v1/sessions", () => {
-  it("answers an array, newest first, and the next cursor in a header", async () => {
+  it("returns an array, newest first, and the next cursor in a header", async () => {
     await using own = await HttpFixture.start();
     const ids: string[] = [];
     for (const n of ["1", "2", "3"]) {
@@ -100,7 +100,7 @@ describe("GET /v1/sessions", () => {
 });
 
 describe("a list of sessions", () => {
-  it("has every living session on its first page, however many have ended since", async () => {
+  it("has every active session on its first page, however many have ended since", async () => {
     await using own = await HttpFixture.start();
     const living: string[] = [];
     for (let n = 0; n < 3; n += 1) {
@@ -118,7 +118,7 @@ describe("a list of sessions", () => {
     expect(await idsOf("?limit=2")).toEqual(living.slice(0, 2));
   });
 
-  it("does not call a session running whose lease is over", async () => {
+  it("does not list a session as running if its lease has ended", async () => {
     await using own = await HttpFixture.start();
     const id = await own.createSession({ ttl_seconds: 5 });
     own.core.clock.pass(5_001);
@@ -129,7 +129,7 @@ describe("a list of sessions", () => {
 });
 
 describe("a session", () => {
-  it("is destroyed once, a second time without harm, and never when it was none", async () => {
+  it("can be destroyed repeatedly, and never if it does not exist", async () => {
     const id = await http.createSession();
     const removal = { method: "DELETE" };
     expect(await http.call(`/v1/sessions/${id}`, removal)).toMatchObject({
@@ -149,7 +149,7 @@ describe("a session", () => {
     expect(run).toMatchObject({ status: 404, json: { error_code: "SESSION_NOT_FOUND" } });
   });
 
-  it("that has expired is gone", async () => {
+  it("returns 410 after it has expired", async () => {
     await using own = await HttpFixture.start();
     const id = await own.createSession({ ttl_seconds: 1 });
     own.core.clock.pass(2000);
@@ -157,7 +157,7 @@ describe("a session", () => {
     expect(run).toMatchObject({ status: 410, json: { error_code: "SESSION_EXPIRED" } });
   });
 
-  it("is paused, resumed, renewed and measured", async () => {
+  it("can be paused, resumed, renewed and measured", async () => {
     const id = await http.createSession();
     const act = async (name: string, body?: object) =>
       await http.call(`/v1/sessions/${id}/${name}`, { method: "POST", ...(body && { body }) });

@@ -68,7 +68,7 @@ describe("cancel", () => {
   });
 
   it.each(["exec", "exec/stream"])(
-    "happens when the client of %s leaves, if asked",
+    "happens when the client of %s leaves, if requested",
     async (route) => {
       for (const [on_disconnect, end_reason, seconds] of [
         ["cancel", "cancelled", "100"],

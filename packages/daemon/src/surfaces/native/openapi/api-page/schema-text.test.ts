@@ -17,13 +17,13 @@ describe("schemaText()", () => {
     ["map of string", { type: "object", additionalProperties: { type: "string" } }],
     ["any", {}],
   ];
-  it.each(cases)("says %s", (words, schema) => {
+  it.each(cases)("describes %s", (words, schema) => {
     expect(schemaText(schema)).toBe(words);
   });
 });
 
 describe("fieldsOf()", () => {
-  it("lists fields of inner objects and lists under the names above them", () => {
+  it("lists fields of inner objects and lists below the names above them", () => {
     const side: JsonSchema = { type: "integer", minimum: 1, maximum: 9 };
     const fields = fieldsOf({
       type: "object",

@@ -1,4 +1,4 @@
-/** Samples are only worth showing when they work: curl's are run, and TypeScript's are compiled; Python's in tests/e2e/python-client.test.ts. */
+/** Samples must work: those for curl are run, and those for TypeScript compiled; Python's in tests/e2e/python-client.test.ts. */
 import { execFile } from "node:child_process";
 import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -17,7 +17,7 @@ const ROOT = join(import.meta.dirname, "../../../../../../..");
 /** A compiler, or eighty requests, on a machine that is busy with other tests. */
 const TIMEOUT_MS = 60_000;
 const NOT_UNDERSTOOD = /"error_code":"(?:INVALID_REQUEST|ROUTE_NOT_FOUND|UNAUTHORIZED)"/;
-/** Ends the session that the others are about. */
+/** The id of the session that the other samples use. */
 const END = "DELETE /v1/sessions/{id}";
 
 let http: HttpFixture;
@@ -47,7 +47,7 @@ const sources = (lang: CodeSample["lang"]): readonly string[] =>
   [...samples.values()].map((all) => all.find((sample) => sample.lang === lang)?.source ?? "");
 
 describe("the samples of the API", () => {
-  it("are there for every operation in every language", () => {
+  it("exist for every operation in every language", () => {
     expect(samples.size).toBeGreaterThan(80);
     for (const [operation, all] of samples)
       expect([operation, ...all.map(({ label }) => label)]).toEqual([
@@ -62,14 +62,14 @@ describe("the samples of the API", () => {
     expect(SAMPLED_OPERATIONS.filter((name) => !samples.has(name))).toEqual([]);
   });
 
-  it("use the client wherever it has a method", () => {
+  it("use the client if it has a method", () => {
     const plain = [...samples].filter(([, all]) =>
       all.some(({ lang, source }) => lang === "typescript" && !source.includes("SandboxClient")),
     );
     expect(plain.length).toBeLessThan(15);
   });
 
-  it("with curl are requests that the daemon understands", { timeout: TIMEOUT_MS }, async () => {
+  it("for curl are requests that the daemon accepts", { timeout: TIMEOUT_MS }, async () => {
     const id = await http.createSession();
     const started = await http.call(`/v1/sessions/${id}/execs`, {
       body: { cmd: ["sleep", "60"], pty: { rows: 24, cols: 80 } },
@@ -92,7 +92,7 @@ describe("the samples of the API", () => {
     expect(await answersTo(commands([END]))).toMatchObject([{ status: 200 }]);
   });
 
-  it("in TypeScript compile", { timeout: TIMEOUT_MS }, async () => {
+  it("for TypeScript compile", { timeout: TIMEOUT_MS }, async () => {
     const project = join(ROOT, "packages/daemon/node_modules/.samples");
     await rm(project, { recursive: true, force: true });
     await mkdir(project, { recursive: true });
@@ -117,7 +117,7 @@ interface Answer {
   readonly body: string;
 }
 
-/** What one curl got for all commands, in their order; streams are left after a moment. */
+/** The output of one curl process for all commands, in order; streams are ended after a moment. */
 async function answersTo(commands: readonly string[]): Promise<readonly Answer[]> {
   const calls = commands.map(
     (command, index) =>

@@ -1,4 +1,4 @@
-/** Streams of much output, whose pages and events lie in memory that is used again. */
+/** Streams of much output, whose pages and events reuse memory. */
 import { once } from "node:events";
 import type { Socket } from "node:net";
 import { describe, expect, it } from "vitest";
@@ -14,7 +14,7 @@ const EURO = Buffer.from("€");
 
 type Piece = readonly ["stdout" | "stderr", Buffer];
 
-/** A page of each list of pieces, one after the other in the output. */
+/** A page for each list of pieces, contiguous in the output. */
 function pagesOf(pieces: readonly (readonly Piece[])[]): JournalPage[] {
   let offset = 0;
   let seq = 0;
@@ -28,7 +28,7 @@ function pagesOf(pieces: readonly (readonly Piece[])[]): JournalPage[] {
   });
 }
 
-/** All pages in the same memory, where nothing is left of a page once the next is requested. */
+/** All pages in the same memory, which is overwritten once the next one is requested. */
 async function* inOneBlock(pages: readonly JournalPage[]): AsyncGenerator<JournalPage> {
   const block = Buffer.alloc(256 * KIB);
   for (const page of pages) {
@@ -43,7 +43,7 @@ async function* inOneBlock(pages: readonly JournalPage[]): AsyncGenerator<Journa
   }
 }
 
-/** What a stream sends of these pages if each has its own memory. */
+/** What a stream sends of these pages if each has separate memory. */
 function eventsOf(pages: readonly JournalPage[], raw = false): ServerEvent[] {
   const text = new TextChunks({ raw });
   const added = pages.flatMap(({ chunks }) => chunks.flatMap((chunk) => text.add(chunk) ?? []));
@@ -72,7 +72,7 @@ async function streamOf(own: HttpFixture, body: object = {}): Promise<ServerEven
   return parseEvents((await own.call(path, { body: { cmd: "true", ...body } })).text);
 }
 
-/** Asks for a stream on a connection that reads nothing yet. */
+/** Requests a stream on a connection that reads nothing yet. */
 async function ask(own: HttpFixture): Promise<Socket> {
   const session = await own.createSession();
   const socket = await own.connect();
@@ -84,7 +84,7 @@ async function ask(own: HttpFixture): Promise<Socket> {
   return socket;
 }
 
-/** The events in a response as it comes over the connection. */
+/** The events of a response as they arrive on the connection. */
 async function eventsFrom(socket: Socket): Promise<ServerEvent[]> {
   const pieces: Buffer[] = [];
   socket.on("data", (piece: Buffer) => pieces.push(piece));
@@ -131,17 +131,20 @@ describe("a stream of much output", () => {
     "long and short pieces": [page(plain, Buffer.from("x"), plain, Buffer.from("é"), plain)],
   };
 
-  it.each(Object.keys(floods))("has the same events as one of little: %s", async (name) => {
-    const pages = pagesOf(floods[name] ?? []);
-    await using own = await serving(() => inOneBlock(pages));
-    for (const raw of [false, true]) {
-      const events = await streamOf(own, { raw_output: raw });
-      expect(events.at(-1)?.event).toBe("done");
-      expect(events.slice(0, -1)).toEqual(eventsOf(pages, raw));
-    }
-  });
+  it.each(Object.keys(floods))(
+    "has the same events as a stream of little output: %s",
+    async (name) => {
+      const pages = pagesOf(floods[name] ?? []);
+      await using own = await serving(() => inOneBlock(pages));
+      for (const raw of [false, true]) {
+        const events = await streamOf(own, { raw_output: raw });
+        expect(events.at(-1)?.event).toBe("done");
+        expect(events.slice(0, -1)).toEqual(eventsOf(pages, raw));
+      }
+    },
+  );
 
-  it("is whole for a client that reads long after it was written", async () => {
+  it("is complete for a client that reads long after it was written", async () => {
     const pages = numbered(100, 128 * KIB);
     const requested: number[] = [];
     await using own = await serving(async function* () {
@@ -152,13 +155,13 @@ describe("a stream of much output", () => {
     });
     const socket = await ask(own);
     await untilStill(() => requested.length);
-    // Otherwise nothing waited in the daemon, and the test shows nothing.
+    // Otherwise, nothing waited in the daemon, and the test proves nothing.
     expect(requested.length).toBeLessThan(pages.length);
     const events = await eventsFrom(socket);
     expect(events.slice(0, -1)).toEqual(eventsOf(pages));
   });
 
-  it("ends with a client that goes away in the middle of a write", async () => {
+  it("ends with a client that leaves in the middle of a write", async () => {
     const pages = numbered(100, 128 * KIB);
     const ended = Promise.withResolvers<void>();
     let requested = 0;
@@ -178,13 +181,13 @@ describe("a stream of much output", () => {
     expect(before).toBeLessThan(pages.length);
     socket.resetAndDestroy();
     await ended.promise;
-    // Another page would be written over one that may still be in use.
+    // Another page would overwrite one that can still be in use.
     expect(requested).toBe(before);
     const other = await streamOf(own);
     expect(other.slice(0, -1)).toEqual(eventsOf(pages));
   });
 
-  it("says that the journal failed, after all that was read before", async () => {
+  it("reports that the journal failed, after everything that was read before", async () => {
     const pages = numbered(3, 128 * KIB);
     await using own = await serving(async function* () {
       yield* inOneBlock(pages);
@@ -196,7 +199,7 @@ describe("a stream of much output", () => {
   });
 });
 
-/** Resolves once a number is above zero and has not changed for a while: the writer waits. */
+/** Resolves once a number is above zero and has not changed for a while, which means that the writer waits. */
 async function untilStill(count: () => number): Promise<void> {
   for (let seen = 0, same = 0; same < 20;) {
     await new Promise((resolve) => setTimeout(resolve, 10));

@@ -88,14 +88,14 @@ describe("POST exec/stream", () => {
     }
   });
 
-  it("puts characters together that were cut in two, for each stream apart", async () => {
+  it("joins characters that were split, for each stream separately", async () => {
     const exec = await start({ cmd: ["cat"], stdin_open: true });
     const events = readEvents(await http.fetch(`/v1/sessions/${id}/execs/${exec}/stream`));
     const euro = Buffer.from("€");
     await type(exec, {
       content_base64: Buffer.concat([Buffer.from("a"), euro.subarray(0, 1)]).toString("base64"),
     });
-    // The cursor is before the byte that waits, so that nothing is missing for who comes back.
+    // The cursor is before the byte that waits, so nothing is missing for a reader that reconnects.
     expect(await next(events)).toMatchObject({ id: "1", data: { chunk: "a", offset: 0 } });
     await type(exec, { content_base64: euro.subarray(1, 2).toString("base64") });
     await type(exec, {
@@ -107,7 +107,7 @@ describe("POST exec/stream", () => {
     expect(await next(events)).toMatchObject({ event: "done" });
   });
 
-  it("gives the exact bytes when asked to", async () => {
+  it("returns the exact bytes on request", async () => {
     const stdin_base64 = Buffer.from([0xe2, 0x82]).toString("base64");
     const response = await http.fetch(`/v1/sessions/${id}/exec/stream`, {
       body: { cmd: ["cat"], stdin_base64, raw_output: true },
@@ -119,7 +119,7 @@ describe("POST exec/stream", () => {
     ).toEqual(Buffer.from([0xe2, 0x82]));
   });
 
-  it("ends with an error when the time is up", async () => {
+  it("ends with an error after a timeout", async () => {
     const answer = await http.call(`/v1/sessions/${id}/exec/stream`, {
       body: { cmd: "echo before; sleep 30", timeout_ms: 30 },
     });
@@ -132,12 +132,12 @@ describe("POST exec/stream", () => {
     });
   });
 
-  it("answers errors of the start with their status", async () => {
+  it("returns errors of the start with their status", async () => {
     const answer = await http.call("/v1/sessions/ses_none/exec/stream", { body: { cmd: "true" } });
     expect(answer).toMatchObject({ status: 404, json: { error_code: "SESSION_NOT_FOUND" } });
   });
 
-  it("tells what fails later by an event, without a word of the cause", async () => {
+  it("reports later errors in an event, without the cause", async () => {
     await using own = await HttpFixture.start({
       replace: {
         exec: {
@@ -159,7 +159,7 @@ describe("POST exec/stream", () => {
 });
 
 describe("GET execs/{eid}/stream", () => {
-  it("goes on where a reader was", async () => {
+  it("continues where a reader stopped", async () => {
     const exec = await start({ cmd: ["cat"], stdin: "0123456789" });
     const textFrom = async (
       query: string,
@@ -182,7 +182,7 @@ describe("GET execs/{eid}/stream", () => {
     expect((await http.call(`/v1/sessions/${id}/execs/${exec}/stream?cursor=x`)).status).toBe(400);
   });
 
-  it("says how much is gone", async () => {
+  it("reports how much is missing", async () => {
     await using own = await HttpFixture.start({
       replace: {
         exec: {
@@ -203,7 +203,7 @@ describe("GET execs/{eid}/stream", () => {
     ]);
   });
 
-  it("lets the command go on when its reader leaves", async () => {
+  it("does not end the command when its reader leaves", async () => {
     const exec = await start({ cmd: ["cat"], stdin_open: true });
     const leave = new AbortController();
     const response = await http.fetch(`/v1/sessions/${id}/execs/${exec}/stream`, {
@@ -224,7 +224,7 @@ describe("GET execs/{eid}/stream", () => {
 describe("output after the command's end", () => {
   const LATE = { cmd: "echo own; sleep 0.1 && echo late &" };
 
-  it("is in a stream with until=closed, and a page says when nothing more can come", async () => {
+  it("is in a stream with until=closed, and a page says when nothing more can arrive", async () => {
     const exec = await start(LATE);
     const url = `/v1/sessions/${id}/execs/${exec}`;
     const ended = await http.call(`${url}/wait`, { body: {} });
@@ -243,7 +243,7 @@ describe("output after the command's end", () => {
     expect(waited.json).toMatchObject({ output: "own\nlate\n", background_bytes: 5 });
   });
 
-  it("does not hold up a stream that follows the command alone", async () => {
+  it("does not delay the end of a stream that follows only the command", async () => {
     const response = await http.call(`/v1/sessions/${id}/exec/stream`, {
       body: { cmd: "echo up && sleep 100 &" },
     });
@@ -286,7 +286,7 @@ describe("a stream", () => {
     expect(chunks.map(({ data }) => data.chunk as string).join("")).toBe(text);
   });
 
-  it("is pinged while it is quiet", async () => {
+  it("sends pings while it is quiet", async () => {
     await using own = await HttpFixture.start({ pingIntervalMs: 10 });
     const session = await own.createSession();
     const response = await own.fetch(`/v1/sessions/${session}/exec/stream`, {
@@ -297,11 +297,11 @@ describe("a stream", () => {
     expect(events.at(-1)?.event).toBe("done");
   });
 
-  it("waits for a slow reader, and cuts off one who takes nothing", async () => {
+  it("waits for a slow reader, and disconnects one that reads nothing", async () => {
     const limits = { maxBodyBytes: 4_194_304, maxUploadBytes: 64_000_000 };
     await using own = await HttpFixture.start({ stallTimeoutMs: 200, limits });
     const session = await own.createSession();
-    // More than the kernel keeps for a connection that nobody reads from.
+    // More than the kernel buffers for a connection without a reader.
     const content = Buffer.alloc(32_000_000, "x");
     await own.call(`/v1/sessions/${session}/fs/file?path=big`, { method: "PUT", body: content });
     const body = JSON.stringify({ cmd: ["cat", "/workspace/big"] });

@@ -30,7 +30,7 @@ async function on(exec: string, act: string, body?: object): Promise<Answer> {
 }
 
 describe("POST exec", () => {
-  it("answers all of the result", async () => {
+  it("returns the complete result", async () => {
     const answer = await run({ cmd: "echo out; echo err >&2; false" });
     expect(answer.status).toBe(200);
     expect(answer.json).toMatchObject({
@@ -49,7 +49,7 @@ describe("POST exec", () => {
     });
   });
 
-  it("remembers where the shell is, also for programs that do not say", async () => {
+  it("returns the directory of the shell, even for programs that do not report it", async () => {
     await run({ cmd: "cd /tmp" });
     expect((await run({ cmd: "pwd" })).json).toMatchObject({ output: "/tmp\n", cwd: "/tmp" });
     expect((await run({ cmd: ["echo", "a b", "$X"] })).json).toMatchObject({
@@ -67,7 +67,7 @@ describe("POST exec", () => {
     [{ cmd: ["cat"], stdin: "typed" }, "typed"],
     [{ cmd: ["cat"], stdin_base64: "dHlwZWQ=" }, "typed"],
     [{ cmd: ["printenv", "A"], env: { A: "b" } }, "b\n"],
-  ])("takes %j", async (body, output) => {
+  ])("accepts %j", async (body, output) => {
     const answer = await run(body);
     expect(answer.status).toBe(200);
     expect(answer.json.output).toContain(output);
@@ -79,7 +79,7 @@ describe("POST exec", () => {
     [{ cmd: "echo a", stateful: false, user: "1000" }, "echo a"],
     [{ cmd: ["echo", "it's"], stateful: true }, ["echo", "it's"]],
     [{ cmd: ["echo", "a b"] }, ["echo", "a b"]],
-  ])("shows the command of %j as it was asked for", async (body, cmd) => {
+  ])("shows the command %j as it was requested", async (body, cmd) => {
     const { json } = await run(body);
     expect(json.cmd).toEqual(cmd);
     expect((await on(json.exec_id as string, "")).json.cmd).toEqual(cmd);
@@ -93,7 +93,7 @@ describe("POST exec", () => {
     [{ timeout_ms: 60_001 }, 60_000, true],
     [{ timeout_ms: 864_000_000_000 }, 60_000, true],
     [{ timeout_seconds: 1e9 }, 60_000, true],
-  ])("says which timeout is in effect for %j", async (body, timeout_ms, timeout_clamped) => {
+  ])("reports the timeout in effect for %j", async (body, timeout_ms, timeout_clamped) => {
     const { json } = await run({ cmd: "true", ...body });
     expect(json).toMatchObject({ exit_code: 0, timeout_ms, timeout_clamped });
     expect((await on(json.exec_id as string, "")).json).toMatchObject({
@@ -102,7 +102,7 @@ describe("POST exec", () => {
     });
   });
 
-  it("answers within wait_ms while the command goes on, and waits again by its id", async () => {
+  it("responds within wait_ms while the command continues, and waits again by its id", async () => {
     const cmd = "echo so far; read; echo done";
     const early = await run({ cmd, stdin_open: true, wait_ms: 1000 });
     expect(early).toMatchObject({
@@ -117,7 +117,7 @@ describe("POST exec", () => {
     expect((await on(exec, "/wait", {})).json).toMatchObject({ status: "done", exit_code: 0 });
   });
 
-  it("waits for the end when wait_ms is longer than a timer can be", async () => {
+  it("waits for the end if wait_ms is longer than a timer can be", async () => {
     const wait_ms = 2 ** 31;
     const waited = await run({ cmd: "sleep 0.1; echo done", wait_ms });
     expect(waited.json).toMatchObject({ status: "done", output: "done\n" });
@@ -125,7 +125,7 @@ describe("POST exec", () => {
     expect((await on(exec_id as string, "/wait", { wait_ms })).json.status).toBe("done");
   });
 
-  it("answers when the output matches, also that of the background", async () => {
+  it("responds when the output matches, including background output", async () => {
     const until = { pattern: String.raw`port (\d+)` };
     const match = { text: "port 80", groups: ["80"], line: "on port 80", stream: "stdout" };
     const running = await run({ cmd: "echo on port 80; read", stdin_open: true, until });
@@ -144,25 +144,25 @@ describe("POST exec", () => {
     expect((await run({ cmd: "echo on port 80", until: other })).json.matched).toBe(false);
   });
 
-  it("starts nothing for a pattern that it does not take", async () => {
+  it("starts nothing if the pattern is invalid", async () => {
     const answer = await run({ cmd: "echo begun > begun", until: { pattern: "(" } });
     expect(answer).toMatchObject({ status: 400, json: { error_code: "INVALID_REQUEST" } });
     expect((await run({ cmd: "cat begun" })).json.exit_code).toBe(1);
   });
 
-  it("gives the exact bytes as base64 when asked to", async () => {
+  it("returns the exact bytes as base64 on request", async () => {
     const bytes = Buffer.from([0, 255, 254, 10]).toString("base64");
     const { json } = await run({ cmd: ["cat"], stdin_base64: bytes, raw_output: true });
     expect(json.output_base64).toBe(bytes);
   });
 
-  it("cuts the middle out of what is more than the budget, and says so", async () => {
+  it("omits the middle of output beyond the budget, and says so", async () => {
     const { json } = await run({ cmd: ["cat"], stdin: "x".repeat(5000), output_budget_bytes: 100 });
     expect(json).toMatchObject({ truncated: true, output_bytes: 5000 });
     expect(json.output).toContain("bytes omitted");
   });
 
-  it("answers 504 with the result when the time is up", async () => {
+  it("returns 504 with the result after a timeout", async () => {
     const answer = await run({ cmd: "echo before; sleep 30", timeout_ms: 30 });
     expect(answer.status).toBe(504);
     expect(answer.json).toMatchObject({
@@ -178,7 +178,7 @@ describe("POST exec", () => {
     ["unknown", "may have run"],
     ["sandbox_gone", "may have run"],
     ["not_started", "the command was not started"],
-  ] as const)("answers 503 with the result when the end is %s", async (endReason, explanation) => {
+  ] as const)("returns 503 with the result if the end is %s", async (endReason, explanation) => {
     await using own = await HttpFixture.start({
       replace: {
         exec: {
@@ -199,7 +199,7 @@ describe("POST exec", () => {
     expect(answer.json.message).toContain(explanation);
   });
 
-  it("runs a request that is sent twice once", async () => {
+  it("runs a repeated request once", async () => {
     const once = { "idempotency-key": "run-1" };
     const body = { cmd: "echo more >> /workspace/log" };
     const first = await run(body, once);
@@ -217,7 +217,7 @@ describe("POST exec", () => {
     );
   });
 
-  it("lets the command go on when the client leaves", async () => {
+  it("does not end the command when the client leaves", async () => {
     const leave = new AbortController();
     const cmd = ["sleep", "0.2"];
     const left = http.fetch(`/v1/sessions/${id}/exec`, { body: { cmd }, signal: leave.signal });
@@ -235,7 +235,7 @@ describe("POST exec", () => {
     });
   });
 
-  it("says when to ask again for a sandbox that did not answer", async () => {
+  it("says when to retry if a sandbox did not respond", async () => {
     await using own = await HttpFixture.start({
       replace: {
         sessions: {
@@ -248,7 +248,7 @@ describe("POST exec", () => {
     expect(answer.headers.get("retry-after")).toBe("1");
   });
 
-  it("passes on what the core refuses", async () => {
+  it("returns the errors of the core", async () => {
     await using own = await HttpFixture.start({
       replace: {
         execs: {
@@ -270,7 +270,7 @@ describe("POST exec", () => {
 });
 
 describe("a command that was started", () => {
-  it("is looked at, listed, fed, read by cursor and waited for", async () => {
+  it("can be listed, fed, read by cursor and waited for", async () => {
     http.core.clock.pass(1000);
     const exec = await start({ cmd: ["cat"], stdin_open: true });
     expect((await on(exec, "")).json).toMatchObject({
@@ -317,7 +317,7 @@ describe("a command that was started", () => {
     });
   });
 
-  it("does not cut characters in two between pages", async () => {
+  it("does not split characters between pages", async () => {
     const exec = await start({ cmd: ["cat"], stdin: "aä€😀b" });
     await on(exec, "/wait", {});
     let text = "";
@@ -331,7 +331,7 @@ describe("a command that was started", () => {
     expect(text).toBe("aä€😀b");
   });
 
-  it("is signalled by name or number", async () => {
+  it("can be signalled by name or number", async () => {
     for (const signal of ["TERM", "SIGTERM", 15, undefined]) {
       const exec = await start({ cmd: ["sleep", "1000"] });
       const body = signal === undefined ? {} : { signal };
@@ -356,7 +356,7 @@ describe("a command that was started", () => {
     await on(plain, "/signal", { signal: 9 });
   });
 
-  it("is refused nonsense", async () => {
+  it("refuses invalid requests", async () => {
     const exec = await start({ cmd: ["true"] });
     await on(exec, "/wait", {});
     expect((await on(exec, "/stdin", {})).status).toBe(400);

@@ -12,7 +12,7 @@ beforeAll(async () => {
     stallTimeoutMs: 300,
     replace: {
       execs: {
-        /** Sandboxes in memory have no shell; `cat` is as good to type at. */
+        /** In-memory sandboxes have no shell; `cat` also reads input. */
         async start(caller, sessionId, options) {
           started.push(options);
           const isTerminal =
@@ -33,7 +33,7 @@ interface Open {
   readonly protocols?: readonly string[];
 }
 
-/** A client that notes all it gets. */
+/** A client that records everything it receives. */
 class Terminal {
   readonly socket: WebSocket;
   readonly told: { readonly type: string; readonly [name: string]: unknown }[] = [];
@@ -66,7 +66,7 @@ class Terminal {
   }
 }
 
-/** The status of a request to upgrade that is refused. */
+/** The status of a refused upgrade. */
 async function refusal(open: Open): Promise<number | undefined> {
   const { socket } = new Terminal(open);
   const [, response] = (await once(socket, "unexpected-response")) as [
@@ -78,7 +78,7 @@ async function refusal(open: Open): Promise<number | undefined> {
 }
 
 describe("a terminal", () => {
-  it("starts a login shell, passes bytes both ways, and tells the end", async () => {
+  it("starts a login shell, transfers bytes both ways, and reports the end", async () => {
     const terminal = new Terminal();
     const exec = await terminal.execId();
     const options = started.at(-1);
@@ -115,7 +115,7 @@ describe("a terminal", () => {
     });
   });
 
-  it("takes zero values of a typed client for absent ones", async () => {
+  it("treats zero values of a typed client as absent", async () => {
     const query = "cmd=&shell=&exec_id=&cursor=0&rows=0&cols=0&cwd=";
     const terminal = new Terminal({ path: `/v1/sessions/${id}/pty?${query}` });
     await terminal.execId();
@@ -126,7 +126,7 @@ describe("a terminal", () => {
     await terminal.closed;
   });
 
-  it("goes on when its socket closes, and can be come back to", async () => {
+  it("continues when its socket closes, and can be reattached", async () => {
     const first = new Terminal();
     const exec = await first.execId();
     first.socket.send(Buffer.from("before "));
@@ -150,7 +150,7 @@ describe("a terminal", () => {
     "{}",
     '{"type":"resize","rows":0,"cols":1}',
     '{"type":"signal","signal":"NONSENSE"}',
-  ])("says what is wrong with a message, and closes: %s", async (message) => {
+  ])("reports an invalid message, and closes: %s", async (message) => {
     const terminal = new Terminal();
     await terminal.execId();
     terminal.socket.send(message);
@@ -169,7 +169,7 @@ describe("a terminal", () => {
     expect(terminal.told).toMatchObject([{ type: "error", error: { error_code: "CONFLICT" } }]);
   });
 
-  it("answers a ping, and one that comes in a burst with the newest", async () => {
+  it("answers a ping, and the newest one of a burst", async () => {
     const terminal = new Terminal();
     await terminal.execId();
     const pongs: string[] = [];
@@ -180,7 +180,7 @@ describe("a terminal", () => {
     await terminal.closed;
   });
 
-  it("disconnects a client that sends pings and reads none of the pongs", async () => {
+  it("disconnects a client that sends pings and does not read the pongs", async () => {
     const socket = await http.connect();
     socket.on("error", () => undefined);
     const closed = new Promise((resolve) => socket.once("close", resolve));
@@ -217,7 +217,7 @@ describe("a terminal", () => {
     expect([code, reason.toString()]).toEqual([1001, "the daemon is stopping"]);
   });
 
-  it("cuts off who does not read", async () => {
+  it("disconnects a client that does not read", async () => {
     const content = Buffer.alloc(7_000_000, "x");
     await http.call(`/v1/sessions/${id}/fs/file?path=big`, { method: "PUT", body: content });
     const exec = (
@@ -235,7 +235,7 @@ describe("a terminal", () => {
     expect(terminal.text.length).toBeLessThan(content.length);
   });
 
-  it("is pinged, and cut off when it does not answer", async () => {
+  it("sends pings, and disconnects a client that does not answer", async () => {
     await using own = await HttpFixture.start({ pingIntervalMs: 200 });
     const session = await own.createSession();
     const exec = (
@@ -259,7 +259,7 @@ describe("the key of a terminal", () => {
   const bearer = (key: string): string =>
     `sandkasten.bearer.${Buffer.from(key).toString("base64url")}`;
 
-  it("may be a subprotocol, which is never the one that is answered", async () => {
+  it("can be a subprotocol, which is never selected in the response", async () => {
     const terminal = new Terminal({
       headers: {},
       protocols: ["sandkasten.v1", bearer(ALICES_KEY)],
@@ -301,7 +301,7 @@ describe("the key of a terminal", () => {
     },
   );
 
-  it("is not all that is checked before anything is opened", async () => {
+  it("is not the only check before anything is opened", async () => {
     expect(await refusal({ path: "/v1/sessions/ses_none/pty" })).toBe(404);
     expect(await refusal({ path: `/v1/sessions/${id}/pty?exec_id=exe_none` })).toBe(404);
     expect(await refusal({ path: `/v1/sessions/${id}/pty?rows=70000` })).toBe(400);

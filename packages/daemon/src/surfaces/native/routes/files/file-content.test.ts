@@ -18,7 +18,7 @@ describe("a file as bytes", () => {
   const put = async (path: string, body: string | Uint8Array, query = ""): Promise<Answer> =>
     await http.call(`${base}${encodeURIComponent(path)}${query}`, { method: "PUT", body });
 
-  it("survives whatever it is, and however large", async () => {
+  it("is returned unchanged, whatever its content and size", async () => {
     const bytes = Buffer.alloc(3_000_000, Buffer.from([0, 1, 2, 253, 254, 255, 13, 10]));
     expect((await put("big", bytes)).json).toMatchObject({
       ok: true,
@@ -34,7 +34,7 @@ describe("a file as bytes", () => {
     expect((await http.call(`${base}nobody`, { method: "PUT" })).json).toMatchObject({ size: 0 });
   });
 
-  it("is sent with its real path when that is asked for, in a header that no name breaks", async () => {
+  it("is sent with its real path on request, in a header that no name can break", async () => {
     const name = "größe\r\nX-Evil: 1%.txt";
     await put(name, "x");
     const path = encodeURIComponent(`./sub/../${name}`);
@@ -49,13 +49,13 @@ describe("a file as bytes", () => {
     expect(missing.json).toMatchObject({ error_code: "FILE_NOT_FOUND" });
   });
 
-  it("is sent with the real path of the file that was opened, whatever the name means later", async () => {
+  it("is sent with the real path of the opened file, even if the name changes later", async () => {
     await using own = await HttpFixture.start({
       replace: {
         files: {
           async open(...args) {
             const files = await this.open!(...args);
-            // A second look-up finds what a link has been changed to.
+            // A second lookup finds the new target of a link.
             const later = { path: "/etc/shadow" };
             return overriding(files, { realpath: () => Promise.resolve(later) });
           },
@@ -68,7 +68,7 @@ describe("a file as bytes", () => {
     expect(headers.get("x-sandkasten-real-path")).toBe("/workspace/opened");
   });
 
-  it("is never something that a browser would show", async () => {
+  it("is never sent as something that a browser would display", async () => {
     for (const name of ["page.html", "image.svg", "script.js", "x"]) {
       await put(name, "<script>alert(1)</script>");
       const { headers } = await http.call(`${base}${name}`);
@@ -90,7 +90,7 @@ describe("a file as bytes", () => {
       "größe's (1).txt",
       `attachment; filename="gr__e_s__1_.txt"; filename*=UTF-8''gr%C3%B6%C3%9Fe%27s%20%281%29.txt`,
     ],
-  ])("has a name that cannot break out of its header: %j", async (name, expected) => {
+  ])("has a name that cannot break its header: %j", async (name, expected) => {
     await put(name, "x");
     const { headers, status } = await http.call(`${base}${encodeURIComponent(name)}`);
     expect(status).toBe(200);
@@ -111,7 +111,7 @@ describe("a file as bytes", () => {
     ["bytes=0-1,4-5", 200, null, "0123456789"],
     ["lines=0-1", 200, null, "0123456789"],
     ["bytes=a-b", 200, null, "0123456789"],
-  ])("is sent in part: %s", async (range, status, contentRange, text) => {
+  ])("is sent partially: %s", async (range, status, contentRange, text) => {
     await put("ten", "0123456789");
     const answer = await http.call(`${base}ten`, { headers: { range } });
     expect([answer.status, answer.text]).toEqual([status, text]);
@@ -119,7 +119,7 @@ describe("a file as bytes", () => {
     expect(answer.headers.get("content-length")).toBe(String(text.length));
   });
 
-  it("is sent whole when it is another than the client has a part of", async () => {
+  it("is sent completely if it has changed since the client's part", async () => {
     await put("versioned", "0123456789");
     const etag =
       (await http.call(`${base}versioned`, { method: "HEAD" })).headers.get("etag") ?? "";
@@ -140,7 +140,7 @@ describe("a file as bytes", () => {
     expect(headers.get("content-type")).toBe("application/octet-stream");
   });
 
-  it("gets a mode, and replaces another only when allowed", async () => {
+  it("gets a mode, and replaces another only if allowed", async () => {
     await put("run.sh", "x", "&mode=750");
     const stat = base.replace("/file?", "/stat?");
     expect((await http.call(`${stat}run.sh`)).json).toMatchObject({ mode: 0o750 });
@@ -149,7 +149,7 @@ describe("a file as bytes", () => {
     expect((await http.call(`${base}run.sh`)).text).toBe("x");
   });
 
-  it("stays as it was when its successor comes only in part", async () => {
+  it("is unchanged if its replacement arrives only partially", async () => {
     await put("kept", "old");
     const socket = await http.connect();
     const url = `${base}kept`;
@@ -162,7 +162,7 @@ describe("a file as bytes", () => {
     expect((await http.call(url)).text).toBe("old");
   });
 
-  it("is written and added to under the conditions of the headers or the query", async () => {
+  it("is written and appended to under the conditions of the headers or the query", async () => {
     const url = `${base}conditional`;
     const send = async (body: string, headers: Record<string, string>, query = "") =>
       await http.call(`${url}${query}`, { method: "PUT", body, headers });
@@ -191,7 +191,7 @@ describe("a file as bytes", () => {
       expect((await send("x", headers, query)).status).toBe(400);
   });
 
-  it("is cut off when it turns out shorter than was promised, and never longer", async () => {
+  it("breaks off if it is shorter than announced, and is never longer", async () => {
     const lying = (size: number, bytes: string) =>
       HttpFixture.start({
         replace: {
@@ -229,60 +229,65 @@ describe("a file as bytes", () => {
   it.each([
     ["file", 10],
     ["tar", undefined],
-  ])("fails with an error, not a cut, before the first bytes of a %s", async (kind, size) => {
-    const failing = (pieces: readonly string[]) => {
-      const body = (): ReadableStream<Uint8Array> => {
-        const left = [...pieces];
-        return new ReadableStream({
-          type: "bytes",
-          pull(controller) {
-            const piece = left.shift();
-            if (piece === undefined)
-              controller.error(new SandboxError("SANDBOX_UNREACHABLE", "the sandbox is gone"));
-            else controller.enqueue(new TextEncoder().encode(piece));
+  ])(
+    "fails with an error, not a broken connection, before the first bytes of a %s",
+    async (kind, size) => {
+      const failing = (pieces: readonly string[]) => {
+        const body = (): ReadableStream<Uint8Array> => {
+          const left = [...pieces];
+          return new ReadableStream({
+            type: "bytes",
+            pull(controller) {
+              const piece = left.shift();
+              if (piece === undefined)
+                controller.error(new SandboxError("SANDBOX_UNREACHABLE", "the sandbox is gone"));
+              else controller.enqueue(new TextEncoder().encode(piece));
+            },
+          });
+        };
+        return HttpFixture.start({
+          replace: {
+            files: {
+              async open(...args) {
+                const files = await this.open!(...args);
+                return overriding(files, {
+                  readFile: () =>
+                    Promise.resolve({
+                      size: size ?? 0,
+                      mode: 0o644,
+                      mtimeMs: 0,
+                      version: "v",
+                      body: body(),
+                    }),
+                  createTar: () =>
+                    Promise.resolve({ unreadable: 0, unreadablePaths: [], body: body() }),
+                });
+              },
+            },
           },
         });
       };
-      return HttpFixture.start({
-        replace: {
-          files: {
-            async open(...args) {
-              const files = await this.open!(...args);
-              return overriding(files, {
-                readFile: () =>
-                  Promise.resolve({
-                    size: size ?? 0,
-                    mode: 0o644,
-                    mtimeMs: 0,
-                    version: "v",
-                    body: body(),
-                  }),
-                createTar: () =>
-                  Promise.resolve({ unreadable: 0, unreadablePaths: [], body: body() }),
-              });
-            },
-          },
+      await using early = await failing([]);
+      const path = `fs/${kind}?path=x`;
+      expect(await early.call(`/v1/sessions/${await early.createSession()}/${path}`)).toMatchObject(
+        {
+          status: 503,
+          json: { error_code: "SANDBOX_UNREACHABLE", message: "the sandbox is gone" },
         },
-      });
-    };
-    await using early = await failing([]);
-    const path = `fs/${kind}?path=x`;
-    expect(await early.call(`/v1/sessions/${await early.createSession()}/${path}`)).toMatchObject({
-      status: 503,
-      json: { error_code: "SANDBOX_UNREACHABLE", message: "the sandbox is gone" },
-    });
-    await using late = await failing(["1234"]);
-    const answer = await late.fetch(`/v1/sessions/${await late.createSession()}/${path}`);
-    expect(answer.status).toBe(200);
-    await expect(answer.text()).rejects.toThrow();
-  });
+      );
+      await using late = await failing(["1234"]);
+      const answer = await late.fetch(`/v1/sessions/${await late.createSession()}/${path}`);
+      expect(answer.status).toBe(200);
+      await expect(answer.text()).rejects.toThrow();
+    },
+  );
 
-  it("is not held for a client that takes nothing of it", async () => {
+  it("is not buffered for a client that reads nothing", async () => {
     const limits = { maxBodyBytes: 4_194_304, maxUploadBytes: 64_000_000 };
     await using own = await HttpFixture.start({ stallTimeoutMs: 200, limits });
     const session = await own.createSession();
     const url = `/v1/sessions/${session}/fs/file?path=big`;
-    // More than the kernel keeps for a connection that nobody reads from.
+    // More than the kernel buffers for a connection without a reader.
     await own.call(url, { method: "PUT", body: Buffer.alloc(48_000_000) });
     const socket = await own.connect();
     socket.pause();

@@ -1,4 +1,4 @@
-/** Every route that changes files tells of it. A new route must be in one of the two lists here. */
+/** Every route that changes files records an event. A new route must be in one of the two lists here. */
 import { writeTar } from "@sandkasten/testkit";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { HttpFixture } from "../../../testing/http-fixture.ts";
@@ -8,7 +8,7 @@ import type { OpenApiDocument } from "../../openapi/openapi.ts";
 
 interface Change extends Call {
   readonly query?: string;
-  /** The path that its event names. */
+  /** The path in its event. */
   readonly path: string;
 }
 
@@ -41,7 +41,7 @@ const CHANGES: Readonly<Record<string, readonly Change[]>> = {
   "DELETE /fs": [{ query: "?path=old", path: "/workspace/old" }],
 };
 
-/** They change no files, or only through commands. */
+/** Routes that change no files, or only through commands. */
 const OTHERS: ReadonlySet<string> = new Set([
   "DELETE /v1/sessions/{id}",
   "POST /v1/sessions/{id}/pause",
@@ -102,7 +102,7 @@ async function check(space: string, route: string, change: Change): Promise<void
   });
 }
 
-it("every route that changes files of a session or a workspace gives one event of it", async () => {
+it("every route that changes files of a session or a workspace records one event", async () => {
   const { paths } = (await http.call("/openapi.json")).json as OpenApiDocument;
   const routes = SPACES.flatMap((space) =>
     Object.entries(paths)

@@ -27,7 +27,7 @@ describe.each(["session", "workspace"] as const)("files of a %s", (kind) => {
     await http.call(`${base}/fs${path}`, call);
   const write = async (body: object): Promise<Answer> => await fs("/write", { body });
 
-  it("are written as text or base64, also empty, and read back", async () => {
+  it("are written as text or base64, including empty ones, and read back", async () => {
     expect((await write({ path: "a.txt", text: "héllo" })).json).toEqual({
       ok: true,
       path: "/workspace/a.txt",
@@ -59,7 +59,7 @@ describe.each(["session", "workspace"] as const)("files of a %s", (kind) => {
     }
   });
 
-  it("are read in part, and that is said", async () => {
+  it("are read partially, and the response says so", async () => {
     await write({ path: "long", text: "0123456789" });
     expect((await fs("/read?path=long&max_bytes=4")).json).toMatchObject({
       content_base64: Buffer.from("0123").toString("base64"),
@@ -93,7 +93,7 @@ describe.each(["session", "workspace"] as const)("files of a %s", (kind) => {
     });
   });
 
-  it("are listed, looked at, moved and removed", async () => {
+  it("can be listed, examined, moved and removed", async () => {
     await write({ path: "dir/one", text: "1", mode: 0o640 });
     expect((await fs("/mkdir", { body: { path: "dir/sub/deep" } })).json).toEqual({
       ok: true,
@@ -138,7 +138,7 @@ describe.each(["session", "workspace"] as const)("files of a %s", (kind) => {
     expect(entries.map(({ name }) => name)).not.toContain("dir");
   });
 
-  it("are added to, copied, resolved and written under a condition", async () => {
+  it("can be appended to, copied, resolved and written conditionally", async () => {
     const first = await write({ path: "notes", text: "one\n" });
     const added = await write({ path: "notes", text: "two\n", append: true });
     expect(added.json).toMatchObject({ path: "/workspace/notes", size: 8 });
@@ -166,7 +166,7 @@ describe.each(["session", "workspace"] as const)("files of a %s", (kind) => {
     });
   });
 
-  it("whose names are not UTF-8 are reached by their bytes, wherever a path is given", async () => {
+  it("with names that are not UTF-8 are addressed by their bytes, in all calls", async () => {
     const bytes = Buffer.from("/workspace/raw-\xff/file-\xfe", "latin1");
     const raw = bytes.toString("base64");
     const directory = Buffer.from("raw-\xff", "latin1").toString("base64url");
@@ -217,7 +217,7 @@ describe.each(["session", "workspace"] as const)("files of a %s", (kind) => {
       expect([query, (await fs(query)).status]).toEqual([query, 400]);
   });
 
-  it("that are not there are said to be missing", async () => {
+  it("that do not exist are reported as missing", async () => {
     for (const path of [
       "/read?path=none",
       "/stat?path=none",
@@ -235,7 +235,7 @@ describe.each(["session", "workspace"] as const)("files of a %s", (kind) => {
     expect((await fs("/read")).json.message).toContain("`path` is missing");
   });
 
-  it("go in and out as archives", async () => {
+  it("are transferred as archives both ways", async () => {
     const archive = writeTar([
       { path: "in", type: "dir" },
       { path: "in/a", type: "file", bytes: Buffer.from("aaa") },
@@ -252,7 +252,7 @@ describe.each(["session", "workspace"] as const)("files of a %s", (kind) => {
     ]);
   });
 
-  it("are watched", async () => {
+  it("can be watched", async () => {
     const response = await http.fetch(`${base}/fs/watch?path=/workspace&recursive=true`);
     expect(response.status).toBe(200);
     const events = readEvents(response);
@@ -264,7 +264,7 @@ describe.each(["session", "workspace"] as const)("files of a %s", (kind) => {
 });
 
 describe("a session", () => {
-  it("has files outside of its workspace, too", async () => {
+  it("also has files outside its workspace", async () => {
     const base = `/v1/sessions/${await http.createSession()}/fs`;
     const written = await http.call(`${base}/write`, { body: { path: "/tmp/x", text: "x" } });
     expect(written.json).toMatchObject({ path: "/tmp/x" });
@@ -273,7 +273,7 @@ describe("a session", () => {
 });
 
 describe("a workspace", () => {
-  it("has no files but its own, and is not made by a call that is refused", async () => {
+  it("has no files but its own, and is not created by a refused call", async () => {
     await using own = await HttpFixture.start();
     const fs = "/v1/workspaces/mine/fs";
     const form = (): FormData => {
@@ -324,7 +324,7 @@ describe("a workspace", () => {
       expect((await own.call(`${fs}?path=${path}`)).status).toBe(404);
   });
 
-  it("is made by writing, not by reading, and outlives sessions", async () => {
+  it("is created by writing, not by reading, and outlives sessions", async () => {
     await using own = await HttpFixture.start();
     for (const path of ["/v1/workspaces/new-one", "/v1/workspaces/new-one/fs"])
       expect(await own.call(path)).toMatchObject({
@@ -352,8 +352,8 @@ describe("a workspace", () => {
   });
 });
 
-describe("a workspace as clients know it that know no sandbox", () => {
-  it("has its own root, and its id may have the prefix of its storage", async () => {
+describe("a workspace for clients that know no sandbox", () => {
+  it("has its own root, and its id can have the storage prefix", async () => {
     await using own = await HttpFixture.start();
     const fs = "/v1/workspaces/sandkasten-ws-notes/fs";
     const written = await own.call(`${fs}/write`, { body: { path: "/src/code.py", text: "x" } });
@@ -370,12 +370,12 @@ describe("a workspace as clients know it that know no sandbox", () => {
       ]);
     const moved = await own.call(`${plain}/move`, { body: { from: "/src", to: "/lib" } });
     expect(moved.json).toMatchObject({ path: "/workspace/lib" });
-    // A path of the sandbox around it leads to nothing of that sandbox.
+    // A path of the sandbox outside the workspace reaches nothing.
     expect((await own.call(`${plain}/read?path=/etc/passwd`)).status).toBe(404);
   });
 
   it.each(["", "/", "/up", "/up/", "up/", "/workspace/up//"])(
-    "takes files into the directory %j",
+    "uploads files into the directory %j",
     async (directory) => {
       await using own = await HttpFixture.start();
       const form = new FormData();

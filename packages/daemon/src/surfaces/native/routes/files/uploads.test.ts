@@ -35,7 +35,7 @@ async function names(path: string): Promise<string[]> {
 }
 
 describe("POST fs/upload", () => {
-  it("puts files into the workspace, byte for byte", async () => {
+  it("stores files in the workspace, byte for byte", async () => {
     const bytes = Buffer.alloc(1_500_000, Buffer.from([0, 255, 13, 10, 45, 45]));
     const answer = await upload([["file", bytes, "blob.bin"]]);
     expect(answer).toMatchObject({
@@ -97,7 +97,7 @@ describe("POST fs/upload", () => {
     },
   );
 
-  it("works on workspaces, which it makes", async () => {
+  it("works on workspaces, which it creates", async () => {
     const to = "/v1/workspaces/uploaded";
     expect((await upload([["file", "x", "f"]], "", to)).json).toEqual({
       ok: true,
@@ -136,7 +136,7 @@ describe("POST fs/upload", () => {
     });
   });
 
-  it("refuses what is no form", async () => {
+  it("refuses invalid forms", async () => {
     for (const type of [
       "application/json",
       "multipart/form-data",
@@ -158,7 +158,7 @@ describe("POST fs/upload", () => {
     ["a part that never ends", `${PART_HEAD}\r\ncontent`],
     ["half of a head", "--x\r\nContent-Dis"],
     ["no boundary", "hello"],
-  ])("answers a form with %s, and can be stopped", async (_name, body) => {
+  ])("returns an error for a form with %s, and can be stopped", async (_name, body) => {
     await using own = await HttpFixture.start();
     const id = await own.createSession();
     const answer = await own.call(`/v1/sessions/${id}/fs/upload`, {
@@ -172,7 +172,7 @@ describe("POST fs/upload", () => {
   it.each([
     ["in the head of a part", "--x\r\nContent-Dis"],
     ["between two parts", `${PART_HEAD}\r\nabc\r\n--x`],
-  ])("gives a form up that stops coming %s", async (_name, body) => {
+  ])("aborts a form that stops arriving %s", async (_name, body) => {
     await using own = await HttpFixture.start({ stallTimeoutMs: 200 });
     const id = await own.createSession();
     const socket = await own.connect();
@@ -184,7 +184,7 @@ describe("POST fs/upload", () => {
     expect(answer).toContain("the body stalled");
   });
 
-  it("leaves nothing under a temporary name when a file cannot get its own", async () => {
+  it("leaves nothing under a temporary name if a file cannot get its own", async () => {
     await http.call(`${base}/fs/mkdir`, { body: { path: "taken" } });
     const parts = ["first", "taken", "last"].map((name): Part => ["file", name, name]);
     const answer = await upload(parts);
@@ -193,7 +193,7 @@ describe("POST fs/upload", () => {
     expect(left).toEqual([]);
   });
 
-  it("refuses more than is allowed, in one file or in all of them, and leaves nothing half", async () => {
+  it("refuses more than allowed, in one file or in all of them, and leaves nothing incomplete", async () => {
     await upload([["file", "old", "kept"]]);
     const large = Buffer.alloc(1_100_000);
     const tries = [
@@ -220,7 +220,7 @@ describe("POST fs/upload", () => {
   it.each([
     ["is cut off in the middle of a file", (body: string) => body.slice(0, 150), 400],
     ["ends without its last boundary", (body: string) => body.slice(0, -20), 400],
-  ])("keeps the old file when a form %s", async (_name, cut, status) => {
+  ])("keeps the old file if a form %s", async (_name, cut, status) => {
     await upload([["file", "old", "kept"]]);
     const content = `--b\r\nContent-Disposition: form-data; name="file"; filename="kept"\r\n\r\n${"n".repeat(500)}\r\n--b--\r\n`;
     const answer = await http.call(`${base}/fs/upload?path=/workspace`, {
@@ -231,7 +231,7 @@ describe("POST fs/upload", () => {
     expect(String(await contentOf("kept"))).toBe("old");
   });
 
-  it("keeps the old file when the client leaves in the middle", async () => {
+  it("keeps the old file if the client leaves in the middle", async () => {
     await upload([["file", "old", "kept"]]);
     const socket = await http.connect();
     socket.write(

@@ -9,7 +9,7 @@ const CHANGES = 3_000;
 let http: HttpFixture;
 afterEach(async () => await http[Symbol.asyncDispose]());
 
-test("watches take turns, so that floods of changes leave time for other requests", async () => {
+test("watches take turns, so floods of changes leave time for other requests", async () => {
   let sent = 0;
   async function* flood(): AsyncGenerator<FileChange, void> {
     for (let count = 0; count < CHANGES; count++) {
@@ -38,6 +38,6 @@ test("watches take turns, so that floods of changes leave time for other request
     Array.from({ length: WATCHES }, () => http.call(`/v1/sessions/${id}/fs/watch`)),
   );
   for (const { text } of texts) expect(text.match(/^event: change$/gm)).toHaveLength(CHANGES);
-  // All of them begin in one turn at worst.
+  // In the worst case, all of them start in one turn.
   expect(mostInTurn).toBeLessThanOrEqual((WATCHES + 1) * 100);
 });

@@ -33,7 +33,7 @@ const namesOf = async (key: string): Promise<unknown> => {
 };
 
 describe("images over HTTP", () => {
-  it("belong to the key that imported them; an administrator's are everybody's", async () => {
+  it("belong to the key that imported them; an administrator's are shared", async () => {
     expect(await imports(BOBS_KEY, "tool:1", "bob")).toMatchObject({
       status: 200,
       json: { shared: false },
@@ -59,7 +59,7 @@ describe("images over HTTP", () => {
     expect(await namesOf(BOBS_KEY)).toEqual(["host shared", "base:1 shared"]);
   });
 
-  it("come four at a time from one key", async () => {
+  it("can be imported four at a time by one key", async () => {
     const head = `POST /v1/images/import?reference=slow HTTP/1.1\r\nHost: 127.0.0.1:${http.port}\r\nAuthorization: Bearer ${BOBS_KEY}\r\nContent-Length: 1000\r\n\r\n`;
     const slow = await Promise.all([1, 2, 3, 4].map(async () => await http.connect()));
     for (const socket of slow) socket.write(`${head}some of it`);
@@ -74,7 +74,7 @@ describe("images over HTTP", () => {
     await expect.poll(async () => (await imports(BOBS_KEY, "fifth:1", "bob")).status).toBe(200);
   });
 
-  it("are refused by the quota when the archive alone exceeds it", async () => {
+  it("are refused by the quota if the archive alone exceeds it", async () => {
     const quota = 10_000;
     await using small = await HttpFixture.start({
       replace: { imageStore: images.store },
@@ -90,7 +90,7 @@ describe("images over HTTP", () => {
     });
   });
 
-  it("are collected for an administrator only", async () => {
+  it("can be garbage-collected by an administrator only", async () => {
     const answer = await http.call("/v1/images/gc", { key: BOBS_KEY, method: "POST" });
     expect(answer).toMatchObject({ status: 403, json: { error_code: "PERMISSION_DENIED" } });
   });

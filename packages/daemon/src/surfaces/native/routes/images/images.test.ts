@@ -21,7 +21,7 @@ const info = (reference: string): ImageInfo => ({
   shared: true,
 });
 
-/** Notes what it is asked for, and fails for references that say so. */
+/** Records its requests, and fails for references that say so. */
 class NotingImages implements Images {
   readonly notes: unknown[] = [];
 
@@ -96,7 +96,7 @@ beforeAll(async () => {
 afterAll(async () => await http[Symbol.asyncDispose]());
 
 describe("images", () => {
-  it("are listed without what is none of a client's business", async () => {
+  it("are listed without internal details", async () => {
     expect((await http.call("/v1/images")).json).toMatchObject({
       images: [
         {
@@ -111,14 +111,14 @@ describe("images", () => {
     expect((await http.call("/v1/images")).text).not.toContain("hidden");
   });
 
-  it("are pulled, with an answer at the end", async () => {
+  it("can be pulled, with a response at the end", async () => {
     const answer = await http.call("/v1/images/pull", { body: { reference: "alpine" } });
     expect(answer).toMatchObject({ status: 200, json: { reference: "alpine" } });
     const missing = await http.call("/v1/images/pull", { body: { reference: "missing" } });
     expect(missing).toMatchObject({ status: 400, json: { error_code: "INVALID_IMAGE" } });
   });
 
-  it("are pulled, with events on the way", async () => {
+  it("can be pulled, with progress events", async () => {
     const headers = { accept: "text/event-stream" };
     const answer = await http.call("/v1/images/pull", { body: { reference: "alpine" }, headers });
     expect(parseEvents(answer.text)).toMatchObject([
@@ -133,7 +133,7 @@ describe("images", () => {
     });
   });
 
-  it("are imported from a body, which is not kept", async () => {
+  it("can be imported from a body, which is deleted afterwards", async () => {
     for (const [query, format] of [
       ["", "rootfs"],
       ["&format=oci-archive", "oci-archive"],
@@ -156,7 +156,7 @@ describe("images", () => {
     expect(await readdir(join(http.directory, "uploads"))).toEqual([]);
   });
 
-  it("are removed, and what nothing uses is swept", async () => {
+  it("can be removed, and unused ones are garbage-collected", async () => {
     images.notes.length = 0;
     await http.createSession();
     expect((await http.call("/v1/images?reference=a%2Fb:1", { method: "DELETE" })).json).toEqual({

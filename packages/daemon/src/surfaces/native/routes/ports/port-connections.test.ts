@@ -32,7 +32,7 @@ async function listenIn(fixture: HttpFixture): Promise<Place> {
   return { http: fixture, id: session };
 }
 
-/** A client that notes all it gets. */
+/** A client that records everything it receives. */
 class Client {
   readonly socket: WebSocket;
   readonly told: { readonly type: string; readonly bytes?: number; readonly error?: object }[] = [];
@@ -74,7 +74,7 @@ class Client {
 }
 
 describe("a connection to a port", () => {
-  it("carries bytes both ways, acknowledges them, and ends when both sides have", async () => {
+  it("transfers bytes both ways, acknowledges them, and ends when both sides have ended", async () => {
     const client = await Client.open("?window=65536");
     for (let count = 0; count < 100; count += 1) client.socket.send(Buffer.from("x"));
     client.socket.send(Buffer.alloc(0));
@@ -92,7 +92,7 @@ describe("a connection to a port", () => {
     client.socket.send(Buffer.alloc(16_384));
     await client.until(() => client.receivedBytes >= 16_384);
     client.socket.send(Buffer.alloc(16_384));
-    // An answer to a ping comes behind whatever was sent before it.
+    // The pong arrives after everything that was sent before it.
     client.socket.ping();
     await once(client.socket, "pong");
     expect(client.receivedBytes).toBeLessThanOrEqual(2 * 16_384);
@@ -125,9 +125,9 @@ describe("a connection to a port", () => {
     expect(client.told.at(-1)).toMatchObject({ error: { error_code: "INVALID_REQUEST" } });
   });
 
-  it("does not read ahead of a port that takes nothing", async () => {
+  it("does not read ahead of a port that accepts nothing", async () => {
     const client = await Client.open("", patient);
-    // The echo is not read here, so that the port's side fills up.
+    // The echo is not read here, so the port's side fills up.
     client.socket.pause();
     const total = 64 * 2 ** 20;
     const piece = Buffer.alloc(65_536);
@@ -141,7 +141,7 @@ describe("a connection to a port", () => {
       before = taken;
       await new Promise((resolve) => setTimeout(resolve, 200));
     }
-    // What the kernel and the daemon hold, each of them once for each direction.
+    // What the kernel and the daemon hold, each once for each direction.
     expect(taken).toBeGreaterThan(0);
     expect(taken).toBeLessThan(total / 2);
     client.socket.terminate();
@@ -168,7 +168,7 @@ describe("a connection to a port", () => {
     expect(await http.call(path)).toMatchObject({ status: 400 });
   });
 
-  it("takes the key as a subprotocol, and closes when the daemon stops", async () => {
+  it("accepts the key as a subprotocol, and closes when the daemon stops", async () => {
     const key = `sandkasten.bearer.${Buffer.from(ALICES_KEY).toString("base64url")}`;
     const path = `/v1/sessions/${id}/ports/9000/connect`;
     const client = new Client(path, null, ["sandkasten.v1", key]);
