@@ -28,7 +28,7 @@ test("judge() keeps a budget up to its limit and not beyond", () => {
   ]);
 });
 
-test("judge() compares the worst sample when the whole share is asked for", () => {
+test("judge() compares the worst sample if the share is everything", () => {
   const memory: Budget = { ...budget, share: 1, against: { bytes: 100 }, atMost: 1 };
   expect(judge([memory], [series("ours", 10, 250)])).toMatchObject([{ kept: false, ratio: 2.5 }]);
 });
@@ -39,7 +39,7 @@ test("judge() compares with a fixed time", () => {
   expect(judge([inTime], [series("ours", 2002)])).toMatchObject([{ kept: false, ratio: 1.001 }]);
 });
 
-test("judge() names the series that a budget misses and does not call it kept", () => {
+test("judge() names the series that a budget lacks and does not call it met", () => {
   expect(judge([budget], [series("ours", 1)])).toEqual([
     { budget, kept: undefined, missing: "race/theirs" },
   ]);
@@ -48,7 +48,7 @@ test("judge() names the series that a budget misses and does not call it kept", 
   ]);
 });
 
-test("a slow lone create excuses no slow burst", () => {
+test("a slow single create does not excuse a slow burst", () => {
   const burst = (name: string, ...samples: number[]): Series => ({
     ...series(`HTTP, ${name}`, ...samples),
     scenario: "create burst",
@@ -69,7 +69,7 @@ test("a slow lone create excuses no slow burst", () => {
   ]);
 });
 
-test("no two budgets judge the same series against the same thing", () => {
+test("no two budgets compare the same series with the same baseline", () => {
   const pairs = BUDGETS.map(({ subject, against }) => JSON.stringify([subject, against]));
   expect(new Set(pairs).size).toBe(BUDGETS.length);
 });

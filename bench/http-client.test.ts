@@ -16,7 +16,7 @@ async function clientOf(listener: RequestListener): Promise<HttpClient> {
   return client;
 }
 
-test("call() sends its key and JSON, and rejects with what a refusal says", async () => {
+test("call() sends its key and JSON, and rejects with the message of a refusal", async () => {
   const client = await clientOf((request, response) => {
     if (request.headers.authorization !== "Bearer k") response.writeHead(401);
     if (request.url === "/bad") response.writeHead(418).end("short and stout");
@@ -28,7 +28,7 @@ test("call() sends its key and JSON, and rejects with what a refusal says", asyn
   );
 });
 
-test("list() goes from page to page", async () => {
+test("list() follows all pages", async () => {
   const client = await clientOf((request, response) => {
     const isLast = request.url?.endsWith("&cursor=a%20b") === true;
     if (!isLast) response.setHeader("X-Next-Cursor", "a b");
@@ -37,7 +37,7 @@ test("list() goes from page to page", async () => {
   await expect(client.list("/?limit=2")).resolves.toEqual([1, 2, 3]);
 });
 
-test("upload() sends exactly so many bytes and read() counts those that come", async () => {
+test("upload() sends exactly this many bytes and read() counts those that arrive", async () => {
   let stored = 0;
   const client = await clientOf((request, response) => {
     if (request.method === "GET") response.end(Buffer.alloc(stored));

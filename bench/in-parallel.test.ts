@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { inParallel } from "./in-parallel.ts";
 
-test("inParallel() acts on each once, and on some at a time", async () => {
+test("inParallel() handles each once, and several at a time", async () => {
   const done: number[] = [];
   let now = 0;
   let most = 0;
@@ -15,7 +15,7 @@ test("inParallel() acts on each once, and on some at a time", async () => {
   expect(most).toBe(4);
 });
 
-test("inParallel() rejects only when all that was begun has ended", async () => {
+test("inParallel() rejects only after everything that was started has ended", async () => {
   const slow = Promise.withResolvers<void>();
   let ended = false;
   const all = inParallel(["bad", "slow"], async (one) => {

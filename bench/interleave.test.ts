@@ -3,7 +3,7 @@ import { everyRounds, inARow, interleave } from "./interleave.ts";
 
 const never = new AbortController().signal;
 
-test("interleave() takes turns and leaves the warm-up out", async () => {
+test("interleave() takes turns and excludes the warm-up", async () => {
   const order: string[] = [];
   const contestant = (name: string) => () => {
     order.push(name);
@@ -20,7 +20,7 @@ test("interleave() takes turns and leaves the warm-up out", async () => {
   ]);
 });
 
-test("interleave() does not count a contestant in rounds that it sits out", async () => {
+test("interleave() does not count a contestant in rounds that it skips", async () => {
   const slow = everyRounds(3, () => Promise.resolve(1));
   const [series] = await interleave(
     { slow },

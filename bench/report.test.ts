@@ -36,7 +36,7 @@ test("the report shows every series with its ratio to the first, and every verdi
   expect(line("–")).toMatch(/^–\s+unknown\s+not measured\s+≤ 0\.500\s+race\/theirs$/u);
 });
 
-test("the report is plain text unless it is to be styled, and lines up alike", () => {
+test("the report is plain text without styles, and lines up the same", () => {
   const plain = renderReport(measured, verdicts, { styled: false });
   const styled = renderReport(measured, verdicts, { styled: true });
   expect(plain).not.toContain("\u001B");
@@ -46,7 +46,7 @@ test("the report is plain text unless it is to be styled, and lines up alike", (
   expect(styled.replaceAll(/\u001B\[\d+m/gu, "")).toBe(plain);
 });
 
-test("a table leaves out columns that are empty and puts numbers to the right", () => {
+test("a table omits empty columns and aligns numbers to the right", () => {
   const rows = [
     ["name", "empty", "count"],
     ["a", "", "5"],
@@ -55,7 +55,7 @@ test("a table leaves out columns that are empty and puts numbers to the right", 
   expect(table(rows, false)).toBe("name  count\na         5\nb      1000");
 });
 
-test("quantities read well at every size", () => {
+test("quantities are readable at every size", () => {
   expect(quantity(12.34, "us")).toBe("12.3 µs");
   expect(quantity(999_000, "us")).toBe("999 ms");
   expect(quantity(1_500_000, "us")).toBe("1.50 s");
@@ -64,7 +64,7 @@ test("quantities read well at every size", () => {
   expect(quantity(-2 * 1024 ** 2, "bytes")).toBe("-2.00 MiB");
 });
 
-test("significant() keeps three digits, and no exponent", () => {
+test("significant() keeps three digits, without an exponent", () => {
   expect([0, 0.02, 1 / 7, 2, 45.678, 1234.5].map(significant)).toEqual([
     "0",
     "0.0200",

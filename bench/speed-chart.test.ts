@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { BENCHMARKS, CHART, medianOf, speedChart } from "./generate-speed-chart.ts";
 
 describe("the chart of the README", () => {
-  test("is what docs/benchmarks.md says; draw it anew with generate-speed-chart.ts when this fails", async () => {
+  test("matches docs/benchmarks.md; if this fails, draw it again with generate-speed-chart.ts", async () => {
     const report = await readFile(BENCHMARKS, "utf8");
     expect(await readFile(CHART, "utf8")).toBe(speedChart(report));
     const readme = await readFile(join(import.meta.dirname, "../README.md"), "utf8");

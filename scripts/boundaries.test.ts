@@ -15,7 +15,7 @@ afterEach(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
-/** Checks a tree of files that holds these imports beside what they lead to. */
+/** Checks a tree of files with these imports and their targets. */
 async function check(
   imports: Readonly<Record<string, string>>,
 ): Promise<{ readonly ok: boolean; readonly lines: string[] }> {
@@ -44,7 +44,7 @@ async function check(
 }
 
 describe("the boundary check", { timeout: 60_000 }, () => {
-  test("refuses whatever is not listed, be it a part, a module of Node, a package or a folder", async () => {
+  test("refuses everything that is not listed: a part, a module of Node, a package or a folder", async () => {
     const { ok, lines } = await check({
       "daemon/src/sessions/allowed-part.ts": "../ports/clock.ts",
       "daemon/src/sessions/allowed-module.ts": "node:crypto",

@@ -39,7 +39,7 @@ describe("tallyVitest()", () => {
     });
   });
 
-  test("counts a test that was cut short as failed", () => {
+  test("counts an interrupted test as failed", () => {
     const json = vitestRun([
       { path: "a.test.ts", ok: true, tests: [{ name: "hangs", state: "pending" }] },
     ]);
@@ -64,7 +64,7 @@ describe("tallyVitest()", () => {
     expect(() => tallyVitest(allSkipped, 0)).toThrow("ran no test");
   });
 
-  test("refuses what is no report", () => {
+  test("refuses an invalid report", () => {
     for (const json of ["", "null", "[]", "{}", '{"files":[]}']) {
       expect(() => tallyVitest(json, 0)).toThrow(UnreadableReportError);
     }
@@ -102,7 +102,7 @@ describe("tallyCargo()", () => {
 });
 
 describe("summaryLine()", () => {
-  test("names the skipped tests only when there are some", () => {
+  test("names the skipped tests only if there are some", () => {
     expect(summaryLine({ passed: 12, failed: 0, skipped: 0 })).toBe("12 passed, 0 failed");
     expect(summaryLine({ passed: 12, failed: 1, skipped: 2 })).toBe(
       "12 passed, 1 failed, 2 skipped",

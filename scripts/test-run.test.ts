@@ -9,7 +9,7 @@ test.for(["0", "-1", "1.5", "2147483648", "1e3", "abc", " 7"])("parseSeed() refu
   expect(() => parseSeed(text)).toThrow(`Invalid seed "${text}"`);
 });
 
-test("parseSeed() draws a new seed for each run that names none", () => {
+test("parseSeed() draws a new seed for each run without one", () => {
   const drawn = new Set(Array.from({ length: 20 }, () => parseSeed(undefined)));
   expect(drawn.size).toBeGreaterThan(15);
   for (const seed of drawn) expect(parseSeed(String(seed))).toBe(seed);

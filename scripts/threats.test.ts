@@ -19,12 +19,12 @@ function namedThreats(): readonly string[] {
   return [...page.matchAll(/^\| \*\*(.+?)\*\* \|/gm)].map(([, name]) => name ?? "");
 }
 
-/** A text with its comments as if each was written in one line. */
+/** A text in which each comment is on one line. */
 function unwrapped(text: string): string {
   return text.replaceAll(/\n\s*(?:\*|\/\/[/!]?|#) ?(?=\S)/g, " ");
 }
 
-/** What comments name as threats: after `threat:`, `Threats:` or `SECURITY: against`. */
+/** The threats that comments name: after `threat:`, `Threats:` or `SECURITY: against`. */
 function citations(text: string): string[] {
   const found = text.matchAll(/(?:\b[Tt]hreats?: |SECURITY: against )([^:;.)]+)/g);
   return [...found].map(([, names]) => names ?? "");
@@ -54,7 +54,7 @@ function isTest(path: string, title = ""): boolean {
     .some((file) => readFileSync(join(root, file), "utf8").includes(title));
 }
 
-/** What is left of a list of names when all that are known were taken out. */
+/** The rest of a list of names after all known names were removed. */
 function unknownIn(list: string, known: readonly string[]): string {
   let rest = list;
   for (const name of known.toSorted((a, b) => b.length - a.length))
@@ -68,7 +68,7 @@ describe("comments that name a threat", () => {
     citations(unwrapped(readFileSync(join(root, file), "utf8"))).map((list) => ({ file, list })),
   );
 
-  test("name one that docs/security/threats.md describes", () => {
+  test("name threats that docs/security/threats.md describes", () => {
     expect(known.length).toBeGreaterThan(40);
     expect(cited.length).toBeGreaterThan(100);
     expect(cited.filter(({ list }) => unknownIn(list, known) !== "")).toEqual([]);
@@ -83,7 +83,7 @@ describe("comments that name a threat", () => {
     expect(missing).toEqual([]);
   });
 
-  test("name it in words, not by a number", () => {
+  test("name threats in words, not by number", () => {
     const numbered = sources.filter((file) =>
       /\bthreats?\s+[A-F]?\d/i.test(unwrapped(readFileSync(join(root, file), "utf8"))),
     );

@@ -7,7 +7,7 @@ import { root } from "./versions.ts";
 const release = (version: string, more: object = {}) => ({ version, integrity: version, ...more });
 
 describe("placeDependencies()", () => {
-  test("gives a package that two workspaces want in different versions in the newest one", () => {
+  test("places the newest version of a package that two workspaces need in different versions", () => {
     const lock: Lock = {
       "packages/a": release("0", { dependencies: { x: "1.0.0" } }),
       "packages/b": release("0", { dependencies: { x: "1.2.0" } }),
@@ -19,7 +19,7 @@ describe("placeDependencies()", () => {
     expect([...placed]).toEqual([["node_modules/x", "packages/b/node_modules/x"]]);
   });
 
-  test("refuses versions that differ in their first number", () => {
+  test("refuses versions with different major numbers", () => {
     const lock: Lock = {
       "packages/a": release("0", { dependencies: { x: "1.0.0" } }),
       "packages/b": release("0", { dependencies: { x: "2.0.0" } }),
@@ -63,7 +63,7 @@ describe("placeDependencies()", () => {
     expect(placed.has("node_modules/p/node_modules/x")).toBe(false);
   });
 
-  test("leaves out optional packages that would be compiled at installation", () => {
+  test("omits optional packages that would be compiled at installation", () => {
     const lock: Lock = {
       "packages/a": release("0", { dependencies: { x: "1" } }),
       "node_modules/x": release("1", { optionalDependencies: { fast: "1", slow: "1" } }),
@@ -74,7 +74,7 @@ describe("placeDependencies()", () => {
     expect([...placed.keys()]).toEqual(["node_modules/slow", "node_modules/x"]);
   });
 
-  test("says what is missing from the lockfile", () => {
+  test("reports what is missing from the lockfile", () => {
     const lock: Lock = { "packages/a": release("0", { dependencies: { x: "1" } }) };
     expect(() => placeDependencies(lock, ["packages/a"])).toThrow("depends on x");
   });

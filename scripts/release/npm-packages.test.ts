@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { requirePages } from "./npm-packages.ts";
 
-test("a release without built pages says what to run", async () => {
+test("a release without built pages names the command to run", async () => {
   await using packages = await mkdtempDisposable(join(tmpdir(), "sandkasten-pages-"));
   await mkdir(join(packages.path, "dashboard/dist"), { recursive: true });
   expect(() => requirePages(packages.path)).toThrow("not built: site. Run `npm run setup` first.");

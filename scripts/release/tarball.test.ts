@@ -11,7 +11,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(directory, { recursive: true }));
 
-/** The same tree, written in another order, at another time, with other rights. */
+/** The same tree, written in another order, at another time, with other permissions. */
 function writeTree(name: string, files: readonly string[], mode: number, time: number): string {
   const tree = join(directory, name);
   for (const file of files) {
@@ -36,7 +36,7 @@ describe("packTarball()", () => {
     expect(listing(files[0])).toMatch(/^-rw-r--r-- 0\/0 .* package\/b\/c$/m);
   });
 
-  test("packs single directories without their parents, for whom they belong to", async () => {
+  test("packs single directories without their parents, with the given owner", async () => {
     const tree = writeTree("tree", ["var/lib/data/file"], 0o644, 1000);
     const file = join(directory, "data.tar");
     const options = { directories: ["var/lib/data"], owner: 10_000, mode: "u=rwx,go=" };

@@ -10,7 +10,7 @@ const text = (path: string): string => readFileSync(join(root, path), "utf8");
 describe("the version of the root's package.json", () => {
   const manifests = globSync("packages/*/package.json", { cwd: root });
 
-  test.each(manifests)("is that of %s, and of the packages of ours that it depends on", (path) => {
+  test.each(manifests)("is that of %s, and of our packages that it depends on", (path) => {
     const manifest = JSON.parse(text(path)) as Record<string, unknown>;
     expect(manifest["version"]).toBe(version);
     const kinds = ["dependencies", "devDependencies", "optionalDependencies", "peerDependencies"];
@@ -32,7 +32,7 @@ describe("the version of the root's package.json", () => {
   });
 });
 
-test("the oldest Node is the same in the code, in package.json and in the scripts", () => {
+test("the minimum Node version is the same in the code, in package.json and in the scripts", () => {
   expect(readManifest(".").engines["node"]).toBe(`>=${LEAST_NODE}`);
   expect(/^minimum_node=(.*)$/m.exec(text("scripts/toolchain.sh"))?.[1]).toBe(LEAST_NODE);
 });
@@ -43,7 +43,7 @@ test("the Debian package depends on what set-up installs for a daemon", () => {
   );
   expect(packages).toContain("crun");
   const alternatives = debianDependencies.map((dependency) => dependency.split(" | ")[0]);
-  // npm is for the clone; the library is for the Node that the package brings.
+  // npm is for the clone; the library is for the Node that the package contains.
   expect(new Set(alternatives.filter((name) => name !== "libstdc++6"))).toEqual(
     new Set(packages.filter((name) => name !== "npm")),
   );

@@ -1,4 +1,4 @@
-/** The steps of the release workflow that are shell, as the workflow has them. */
+/** The shell steps of the release workflow, as they are in the workflow. */
 import { execFile } from "node:child_process";
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -30,7 +30,7 @@ afterEach(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
-/** As the runner runs it. */
+/** As the workflow's runner runs it. */
 async function step(job: string, name: string, env: Record<string, string> = {}): Promise<string> {
   const script = workflow.jobs[job]?.steps.find((each) => each.name === name)?.run;
   if (script === undefined) throw new Error(`the job ${job} has no step "${name}"`);
@@ -44,14 +44,14 @@ async function put(path: string, text: string): Promise<void> {
 }
 
 describe("the release workflow", () => {
-  test("releases a tag only if it is the version", async () => {
+  test("releases a tag only if it matches the version", async () => {
     await put("package.json", JSON.stringify(readManifest(".")));
     const name = "Check that the tag is the version";
     await step("build", name, { GITHUB_REF_NAME: `v${version}` });
     await expect(step("build", name, { GITHUB_REF_NAME: "v0.0.1" })).rejects.toThrow();
   });
 
-  test("puts the files of both platforms together, with checksums that fit", async () => {
+  test("combines the files of both platforms, with matching checksums", async () => {
     const files = {
       "linux-x64": [
         "sandkasten-1.tgz",
@@ -83,7 +83,7 @@ describe("the release workflow", () => {
     expect(await readdir(join(directory, "python"))).toHaveLength(2);
   });
 
-  test("publishes each npm package, the programs before what depends on them", async () => {
+  test("publishes each npm package, the native programs before their dependents", async () => {
     const names = ["sandkasten-1", "sandkasten-native-linux-x64-1", "sandkasten-sdk-1"];
     for (const name of [...names, "sandkasten-tools-1"]) {
       await put("package/package.json", JSON.stringify({ name, version: "1.0.0" }));
@@ -102,7 +102,7 @@ describe("the release workflow", () => {
     ]);
   });
 
-  test("describes the release as the changelog does", async () => {
+  test("describes the release like the changelog", async () => {
     const name = "Take the notes from the changelog";
     await put("CHANGELOG.md", "# Changelog\n\n## 2.0.0\n\nNew.\n\n- More.\n\n## 1.0.0\n\nOld.\n");
     await step("publish", name, { GITHUB_REF_NAME: "v2.0.0" });

@@ -1,4 +1,4 @@
-/** Options, variables and defaults, and what is refused. */
+/** Options, variables and defaults, and invalid values. */
 import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,7 +9,7 @@ let dir: string;
 beforeAll(async () => (dir = await mkdtemp(join(tmpdir(), "sandkasten-config-"))));
 afterAll(async () => await rm(dir, { recursive: true, force: true }));
 
-test("defaults are this machine only, a database beside the agents, and the local daemon", async () => {
+test("by default, the service listens on loopback, with a database beside the agents and the local daemon", async () => {
   expect(await loadConfig({ dir, env: {} })).toMatchObject({
     host: "127.0.0.1",
     port: 8587,
@@ -21,7 +21,7 @@ test("defaults are this machine only, a database beside the agents, and the loca
   });
 });
 
-test("options win over variables, and variables over defaults", async () => {
+test("options take precedence over variables, and variables over defaults", async () => {
   const env = {
     SANDKASTEN_AGENTS_LISTEN: "127.0.0.1:1",
     SANDKASTEN_AGENTS_DATA_DIR: "/data",
@@ -71,12 +71,12 @@ test.for(["127.0.0.1:0", "127.9.9.9:80", "localhost:80", "[::1]:80"])(
   },
 );
 
-test("keys that could be guessed or not be sent are refused", async () => {
+test("keys that are easy to guess or cannot be sent are refused", async () => {
   for (const apiKey of ["short", "with a space", "ümlaut-key"])
     await expect(loadConfig({ dir, env: {}, apiKey })).rejects.toThrow(/at least 8 printable/);
 });
 
-test("nonsense is refused with what to write instead", async () => {
+test("invalid values are refused with what to write instead", async () => {
   for (const listen of ["8587", "127.0.0.1", "127.0.0.1:99999", "[zz]:1", "::1:80"])
     await expect(loadConfig({ dir, env: {}, listen })).rejects.toThrow(/Write it as host:port/);
   const env = { SANDKASTEN_AGENTS_MAX_RUNS: "many" };

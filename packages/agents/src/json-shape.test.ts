@@ -21,7 +21,7 @@ test.for([
   expect(shapeProblem(text, LIMITS)).toBe(problem);
 });
 
-test("a long string of quotes and backslashes takes time that grows with its length only", () => {
+test("a long string of quotes and backslashes takes time proportional to its length", () => {
   const measure = (length: number): number => {
     const text = `"${String.raw`\"`.repeat(length)}${"\\".repeat(length * 2)}"`;
     const startedMs = performance.now();

@@ -5,7 +5,7 @@ import { compileWorkflow } from "./workflows/language/compile.ts";
 import { tooDeepAt } from "./yaml-nesting.ts";
 
 test.each(["[".repeat(250_000), "[a,".repeat(80_000), "{".repeat(250_000), "- ".repeat(120_000)])(
-  "nesting without end is refused before it is parsed (%#)",
+  "endless nesting is refused before it is parsed (%#)",
   async (nesting) => {
     const message = "nested more than 200 levels deep";
     await expect(
@@ -18,11 +18,11 @@ test.each(["[".repeat(250_000), "[a,".repeat(80_000), "{".repeat(250_000), "- ".
   },
 );
 
-test("the place of the first bracket too many is known", () => {
+test("the position of the first bracket that is too deep is reported", () => {
   expect(tooDeepAt(`a:\n  ${"[".repeat(201)}`)).toEqual({ line: 2, column: 203 });
 });
 
-test("long lists, brackets in texts and lists below each other are not deep", () => {
+test("long lists, brackets in texts and consecutive lists are not deep", () => {
   expect(tooDeepAt("a: [1, 2]\n".repeat(10_000))).toBeUndefined();
   expect(tooDeepAt("text: |\n  } ] - - :-[ {\n".repeat(100))).toBeUndefined();
   expect(tooDeepAt("- a\n".repeat(10_000))).toBeUndefined();

@@ -29,24 +29,24 @@ async function address(
   return addressForOthers({ host: { environment: { variables: env } }, options }, config, DAEMON);
 }
 
-it("a daemon of the file that is looked for is found without being told", async () => {
+it("a daemon with the default file is found without options", async () => {
   expect(await address("sandkasten.yaml", "listen: 127.0.0.1:8181\n")).toBe("");
 });
 
-it("a daemon of a file that was named is not, by whatever way it was named", async () => {
+it("a daemon with a named file is not, however it was named", async () => {
   const yaml = "listen: 127.0.0.1:8181\n";
   expect(await address("mine.yaml", yaml, { flag: "mine.yaml" })).toBe(TOLD);
   const env = { SANDKASTEN_CONFIG: "mine.yaml" };
   expect(await address("mine.yaml", yaml, { env })).toBe(TOLD);
 });
 
-it("neither is one of variables, or on a port that was merely free", async () => {
+it("nor is one configured by variables, or on a free port", async () => {
   const env = { SANDKASTEN_LISTEN: "127.0.0.1:8181" };
   expect(await address("sandkasten.yaml", "", { env })).toBe(TOLD);
   expect(await address("sandkasten.yaml", "listen: 127.0.0.1:0\n")).toBe(TOLD);
 });
 
-it("a key that was configured is not told to anybody", async () => {
+it("a configured key is not shown", async () => {
   const config = await loadConfig({ env: {}, cwd: scratch, home: scratch, isRoot: false });
   const starter = {
     host: { environment: { variables: { SANDKASTEN_CONFIG: "mine.yaml" } } },

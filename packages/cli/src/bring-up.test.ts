@@ -13,7 +13,7 @@ import { describeFailure } from "./report-failure.ts";
 
 const RUNS_ALREADY = /^A daemon may already be running/;
 
-it("a start beside a daemon on the same data says that one may run already", async () => {
+it("a second start on the same data says that a daemon may be running", async () => {
   const dataDir = await mkdtemp(join(tmpdir(), "sandkasten-cli-"));
   onTestFinished(async () => await rm(dataDir, { recursive: true, force: true }));
   const env = { SANDKASTEN_DATA_DIR: dataDir, SANDKASTEN_LOG_LEVEL: "silent" };
@@ -29,7 +29,7 @@ it("a start beside a daemon on the same data says that one may run already", asy
   });
 });
 
-it("a refusal for another reason does not send the reader after a daemon or a session", () => {
+it("a refusal for another reason has no hints about a daemon or a session", () => {
   const message = "the database is new, but 2 sandboxes of this daemon are running; restore it";
   const refusals = [
     new SandboxError("CONFLICT", message),
@@ -45,7 +45,7 @@ it("a refusal for another reason does not send the reader after a daemon or a se
   expect(startFailure(failure)).toBe(failure);
 });
 
-it("a data directory of the older program is left alone, with an exit code for that", async () => {
+it("a data directory of the older program is not touched, with a separate exit code", async () => {
   const dataDir = await mkdtemp(join(tmpdir(), "sandkasten-cli-"));
   onTestFinished(async () => await rm(dataDir, { recursive: true, force: true }));
   const older = new DatabaseSync(join(dataDir, "sandkasten.db"));
@@ -65,7 +65,7 @@ it("a data directory of the older program is left alone, with an exit code for t
   expect(await readdir(dataDir)).toEqual(["sandkasten.db"]);
 });
 
-it("a start that is interrupted is given up", async () => {
+it("an interrupted start is aborted", async () => {
   const dataDir = await mkdtemp(join(tmpdir(), "sandkasten-cli-"));
   onTestFinished(async () => await rm(dataDir, { recursive: true, force: true }));
   const env = { SANDKASTEN_DATA_DIR: dataDir, SANDKASTEN_LOG_LEVEL: "silent" };

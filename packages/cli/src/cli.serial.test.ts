@@ -139,7 +139,7 @@ class Terminal {
 }
 
 describe("start", () => {
-  it("proves each step and prints a request that works", async () => {
+  it("shows each step and prints a request that works", async () => {
     expect(stages).toEqual([
       "Read the configuration",
       "Check the machine",
@@ -197,7 +197,7 @@ describe("start", () => {
 });
 
 describe("doctor", () => {
-  it("finds the machine fit and the daemon answering", async () => {
+  it("reports that the machine is usable and the daemon responds", async () => {
     const { code, stdout } = await sandkasten("doctor", "--json", "--data-dir", directory);
     expect(JSON.parse(stdout)).toMatchObject({
       usable: true,
@@ -209,13 +209,13 @@ describe("doctor", () => {
 });
 
 describe("run", () => {
-  it("ends silently, without leaving a session, when its output is closed", async () => {
+  it("ends silently, without leaving a session, if its output is closed", async () => {
     const pipe = `${PROGRAM} run -- yes | head -n 1; ${PROGRAM} ls`;
     const { stdout, stderr } = await run("/bin/sh", ["-c", pipe], { env: environment() });
     expect([stdout, stderr]).toEqual(["y\n", ""]);
   });
 
-  it("runs text beside the shell with --fresh", async () => {
+  it("runs text in a separate shell with --fresh", async () => {
     const id = (await sandkasten("open")).stdout.trimEnd();
     await sandkasten("exec", id, "--", "cd /tmp");
     expect((await sandkasten("exec", id, "--fresh", "--", "pwd")).stdout).toBe("/workspace\n");
@@ -224,7 +224,7 @@ describe("run", () => {
 });
 
 describe("shell", () => {
-  it("is a terminal that knows its size, passes Ctrl-C on and leaves no session", async () => {
+  it("opens a terminal that knows its size, passes on Ctrl-C and leaves no session", async () => {
     const terminal = new Terminal(`${PROGRAM} shell; echo "code $?"; stty -a`);
     terminal.type("tty; stty size\r");
     await terminal.shows(/\/dev\/pts\/\d+\r\n30 100\r\n/);
@@ -248,7 +248,7 @@ describe("shell", () => {
     expect((await sandkasten("ls")).stdout).toBe("");
   });
 
-  it("gives the terminal back and destroys its session when it is terminated", async () => {
+  it("restores the terminal and destroys its session if it is terminated", async () => {
     const shell = `sh -c 'echo pid $$; exec ${PROGRAM} shell'`;
     const terminal = new Terminal(`${shell}; echo "code $?"; stty -a`);
     const pid = Number((await terminal.shows(/pid \d+/)).slice("pid ".length));
@@ -262,7 +262,7 @@ describe("shell", () => {
     expect((await sandkasten("ls")).stdout).toBe("");
   });
 
-  it("ends with its piped input, also when that ends while a command runs", async () => {
+  it("ends with its piped input, even if that ends while a command runs", async () => {
     const shell = spawn(PROGRAM, ["shell"], { env: environment() });
     const exit = once(shell, "exit");
     shell.stdin.write("echo sta''rted; sleep 1; echo do''ne\n");
@@ -277,7 +277,7 @@ describe("shell", () => {
 });
 
 describe("the daemon", () => {
-  it("stops in order at SIGTERM, after the agent service, and exits with 0", async () => {
+  it("stops gracefully at SIGTERM, after the agent service, and exits with 0", async () => {
     const agents = await agentsPid(daemon);
     const exit = once(daemon, "exit");
     daemon.kill("SIGTERM");
@@ -285,7 +285,7 @@ describe("the daemon", () => {
     expect(isAlive(agents)).toBe(false);
   });
 
-  it("is said by doctor not to answer afterwards, which is no failure of the machine", async () => {
+  it("is reported as stopped by doctor afterwards, which is not a failure of the machine", async () => {
     const { code, stdout } = await sandkasten("doctor", "--data-dir", directory);
     expect(stdout).toMatch(/^check\tdaemon\t–\tnone answers at .*\t.*sandkasten start/m);
     expect(stdout).toMatch(/^usable\tyes\n/);

@@ -8,16 +8,16 @@ async function complete(...words: readonly string[]): Promise<readonly string[]>
 }
 
 describe("completion", () => {
-  it("offers the commands that begin so", async () => {
+  it("offers the commands with this prefix", async () => {
     expect(await complete("re")).toEqual(["renew", "resume"]);
     expect(await complete("")).toEqual(expect.arrayContaining(["run", "exec", "doctor", "ls"]));
   });
 
-  it("does not offer what is hidden", async () => {
+  it("does not offer hidden commands", async () => {
     expect(await complete("comple")).toEqual(["completion"]);
   });
 
-  it("goes into commands of commands", async () => {
+  it("offers subcommands", async () => {
     expect(await complete("image", "")).toEqual([
       "ls",
       "pull",
@@ -30,22 +30,22 @@ describe("completion", () => {
     ]);
   });
 
-  it("offers the options of the command and those of all", async () => {
+  it("offers the options of the command and the global ones", async () => {
     expect(await complete("ls", "--")).toEqual(
       expect.arrayContaining(["--all", "--status", "--json", "--url"]),
     );
   });
 
-  it("offers the values that an option or argument may have", async () => {
+  it("offers the values of an option or argument", async () => {
     expect(await complete("ls", "--status", "p")).toEqual(["paused"]);
     expect(await complete("completion", "")).toEqual(["bash", "zsh", "fish"]);
   });
 
-  it("does not take the value of an option for an argument", async () => {
+  it("does not treat the value of an option as an argument", async () => {
     expect(await complete("--url", "http://x", "pau")).toEqual(["pause"]);
   });
 
-  it("knows the commands of agents and workflows", async () => {
+  it("offers the commands of agents and workflows", async () => {
     expect(await complete("agent", "r")).toEqual(["run", "runs"]);
     expect(await complete("workflow", "in")).toEqual(["inspect"]);
     expect(await complete("agents", "")).toEqual(["serve", "help"]);

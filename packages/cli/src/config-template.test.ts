@@ -19,13 +19,13 @@ async function load(text: string) {
   return await loadConfig({ env: {}, cwd: scratch, home: scratch, isRoot: false, file });
 }
 
-it("a template is a configuration of nothing but defaults", async () => {
+it("a template contains only defaults", async () => {
   const { settings, warnings } = await load(configTemplate(configKeys(), new Map()));
   expect(settings.filter(({ source }) => source.kind !== "default")).toEqual([]);
   expect(warnings).toEqual([]);
 });
 
-it("every key stands in it, and with its comment sign taken away it has its default", async () => {
+it("every key is in it, and has its default when uncommented", async () => {
   const template = configTemplate(configKeys(), new Map());
   const names = new Set(configKeys().flatMap(({ path }) => [path.join("."), path[0] ?? ""]));
   const withoutDefault = new Set([
@@ -78,7 +78,7 @@ it("every key stands in it, and with its comment sign taken away it has its defa
   expect(values(settings)).toEqual(values(standard.settings));
 });
 
-it("what was chosen is in force, also within a group", async () => {
+it("chosen values are set, also within a group", async () => {
   const chosen = new Map<string, unknown>([
     ["listen", "127.0.0.1:9000"],
     ["defaults.mem_limit_mb", 1024],

@@ -39,8 +39,8 @@ async function withoutDaemon(): Promise<Readonly<Record<string, string>>> {
   return { SANDKASTEN_URL: `http://127.0.0.1:${port}`, SANDKASTEN_API_KEY: "key-of-nobody" };
 }
 
-describe("which daemon", () => {
-  it("is the local one, with the key that it made", async () => {
+describe("the daemon of a command", () => {
+  it("is the local one, with the key that it generated", async () => {
     await writeFile(join(scratch, "api-key"), `${KEY}\n`, { mode: 0o600 });
     const { stdout, code } = await runTestCli(["version"], { env: local(), cwd: scratch });
     expect(stdout).toContain("daemon\t1.2.3\tfake on Node v24");
@@ -48,7 +48,7 @@ describe("which daemon", () => {
     expect(keys).toEqual([`Bearer ${KEY}`]);
   });
 
-  it("is found by the configuration file and the data directory that flags name", async () => {
+  it("is found with the configuration file and the data directory of flags", async () => {
     const file = join(scratch, "other.yaml");
     await writeFile(file, `listen: "127.0.0.1:${port}"\n`);
     await writeFile(join(scratch, "api-key"), `${KEY}\n`, { mode: 0o600 });
@@ -57,7 +57,7 @@ describe("which daemon", () => {
     expect(keys).toEqual([`Bearer ${KEY}`]);
   });
 
-  it("is the one that variables name, and flags before these", async () => {
+  it("is the one in variables, but flags take precedence", async () => {
     const env = { SANDKASTEN_URL: "http://127.0.0.1:1", SANDKASTEN_API_KEY: "from-variable" };
     await runTestCli(["version", "--url", `http://127.0.0.1:${port}`], { env });
     await runTestCli(["--url", `http://127.0.0.1:${port}`, "--api-key", "from-flag", "version"], {
@@ -66,26 +66,26 @@ describe("which daemon", () => {
     expect(keys).toEqual(["Bearer from-variable", "Bearer from-flag"]);
   });
 
-  it("never gets the local key when it was named by its address", async () => {
+  it("never gets the local key if its address was given", async () => {
     await writeFile(join(scratch, "api-key"), `${KEY}\n`, { mode: 0o600 });
     const args = ["version", "--url", `http://127.0.0.1:${port}`];
     await runTestCli(args, { env: local(), cwd: scratch });
     expect(keys).toEqual([undefined]);
   });
 
-  it("gets no key where none was made yet, and asking makes none", async () => {
+  it("gets no key if none was generated, and asking generates none", async () => {
     await runTestCli(["version"], { env: local(), cwd: scratch });
     expect(keys).toEqual([undefined]);
     expect(await readdir(scratch)).toEqual([]);
   });
 
-  it("must have an address of HTTP", async () => {
+  it("must have an HTTP address", async () => {
     const { code, stderr } = await runTestCli(["ls", "--url", "localhost:8080"]);
     expect(stderr).toContain("is not a daemon's address");
     expect(code).toBe(2);
   });
 
-  it("is reported as not answering, with how to start one", async () => {
+  it("is reported as unreachable, with how to start one", async () => {
     const env = await withoutDaemon();
     const { code, stderr, stdout } = await runTestCli(["ls"], { env });
     expect(stderr.trimEnd().split("\n")).toEqual([
@@ -95,7 +95,7 @@ describe("which daemon", () => {
     expect([code, stdout]).toEqual([1, ""]);
   });
 
-  it("is said not to answer as an object with --json", async () => {
+  it("is reported as unreachable in JSON with --json", async () => {
     const env = await withoutDaemon();
     const { code, stderr } = await runTestCli(["ls", "--json"], { env });
     expect(JSON.parse(stderr)).toEqual({

@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { compileCacheDirectory, readEnvironment } from "./environment.ts";
 
 describe("readEnvironment()", () => {
-  it("takes an empty variable for one that is not set", () => {
+  it("treats an empty variable as not set", () => {
     const { url, apiKey, colours } = readEnvironment({
       SANDKASTEN_URL: "",
       SANDKASTEN_API_KEY: "",
@@ -36,7 +36,7 @@ describe("compileCacheDirectory()", () => {
   });
 
   it("does not exist when the home directory belongs to another user or is missing", async () => {
-    // Only root can change a directory's owner; other users test with one of root's.
+    // Only root can change a directory's owner; other users test with a directory of root's.
     const isRoot = process.geteuid?.() === 0;
     if (isRoot) await chown(home, 65_534, 65_534);
     expect(compileCacheDirectory({ HOME: isRoot ? home : "/" })).toBeUndefined();

@@ -1,4 +1,4 @@
-/** Every command's help has examples, and each of them is a command line that exists. */
+/** Every command's help has examples, and each of them is a valid command line. */
 import type { Command } from "commander";
 import { describe, expect, it } from "vitest";
 import { assemble } from "./assemble.ts";
@@ -29,7 +29,7 @@ function visible(command: Command, words: readonly string[] = []): [string, Comm
 const all = visible(program);
 
 describe("the help of every command", () => {
-  it("is looked at for all of them", () => {
+  it("is checked for all of them", () => {
     expect(all.length).toBeGreaterThan(50);
   });
 

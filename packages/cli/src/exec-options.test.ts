@@ -2,12 +2,12 @@ import { describe, expect, it } from "vitest";
 import { sandboxCommand } from "./exec-options.ts";
 
 describe("sandboxCommand()", () => {
-  it("takes one word for shell text and several for a program", () => {
+  it("treats one word as shell text and several as a program", () => {
     expect(sandboxCommand(["cd /tmp && ls"], {})).toBe("cd /tmp && ls");
     expect(sandboxCommand(["ls", "-la", "a b"], {})).toEqual(["ls", "-la", "a b"]);
   });
 
-  it("runs one word as a program with --argv", () => {
+  it("runs a single word as a program with --argv", () => {
     expect(sandboxCommand(["/hello"], { argv: true })).toEqual(["/hello"]);
   });
 
@@ -17,7 +17,7 @@ describe("sandboxCommand()", () => {
     );
   });
 
-  it("refuses nothing at all", () => {
+  it("refuses an empty command", () => {
     expect(() => sandboxCommand([], {})).toThrow(/No command/);
   });
 });

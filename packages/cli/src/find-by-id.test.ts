@@ -9,7 +9,7 @@ describe("matchPrefix()", () => {
     ["abc", "ses_abc123"],
     ["xyz", "ses_xyz789"],
     ["ses_xyz789", "ses_xyz789"],
-  ])("finds by %s the one id that begins so", (given, id) => {
+  ])("finds by %s the one id with this prefix", (given, id) => {
     expect(matchPrefix("session", given, IDS)).toBe(id);
   });
 
@@ -26,7 +26,7 @@ describe("matchPrefix()", () => {
     expect(() => matchPrefix("session", "abc", ids)).toThrow(/2 ids: ses_abc123, ses_abc999/);
   });
 
-  it("takes an id that is listed twice for one", () => {
+  it("accepts an id that is listed twice", () => {
     expect(matchPrefix("session", "xyz", [...IDS, ...IDS])).toBe("ses_xyz789");
   });
 });

@@ -3,12 +3,12 @@ import { describe, expect, it } from "vitest";
 import { cliReference } from "./generate-cli-reference.ts";
 
 describe("docs/reference/cli.md", () => {
-  it("is what the definitions of the commands say; generate-cli-reference.ts makes it anew", async () => {
+  it("matches the definitions of the commands; if this fails, regenerate it with generate-cli-reference.ts", async () => {
     const page = new URL("../../../docs/reference/cli.md", import.meta.url);
     expect(await readFile(page, "utf8")).toBe(cliReference());
   });
 
-  it("names every command and option, and none that is hidden", () => {
+  it("names every command and option, and no hidden ones", () => {
     const page = cliReference();
     for (const name of [
       "run",

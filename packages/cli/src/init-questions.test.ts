@@ -35,7 +35,7 @@ async function init(answers: readonly (readonly [question: RegExp, typed: string
   return { code, text };
 }
 
-it("init asks on a terminal, and writes what was answered", async () => {
+it("init asks on a terminal, and writes the answers", async () => {
   const { code } = await init([
     [/Which address/, "127.0.0.1:9191\r"],
     [/Which image/, "\r"],

@@ -6,7 +6,7 @@ const CTRL_C = { kind: "signal", signal: "SIGINT" } as const;
 const CLOSED = { kind: "closed-pipe" } as const;
 
 describe("Interrupts", () => {
-  it("aborts at the first interruption and ends the process at the second", () => {
+  it("aborts at the first interrupt and ends the process at the second", () => {
     const exitNow = vi.fn<(code: number) => void>();
     const interrupts = new Interrupts(exitNow);
     interrupts.interrupt(CTRL_C);
@@ -17,7 +17,7 @@ describe("Interrupts", () => {
     expect(exitNow).toHaveBeenCalledExactlyOnceWith(143);
   });
 
-  it("does not end the process because output stays closed while it cleans up", () => {
+  it("does not end the process because of closed output while it cleans up", () => {
     const exitNow = vi.fn<(code: number) => void>();
     const interrupts = new Interrupts(exitNow);
     interrupts.interrupt(CLOSED);
@@ -25,7 +25,7 @@ describe("Interrupts", () => {
     expect(exitNow).not.toHaveBeenCalled();
   });
 
-  it("gives interruptions to the command that asked for them, until it lets go", () => {
+  it("passes interrupts to the command that asked for them, until it releases them", () => {
     const interrupts = new Interrupts(vi.fn<() => void>());
     const handler = vi.fn<(by: Interruption) => void>();
     {
@@ -38,7 +38,7 @@ describe("Interrupts", () => {
     expect(interrupts.signal.aborted).toBe(true);
   });
 
-  it("race() rejects at an interruption and never begins after one", async () => {
+  it("race() rejects at an interrupt and does not start after one", async () => {
     const interrupts = new Interrupts(vi.fn<() => void>());
     const racing = interrupts.race(() => new Promise(() => {}));
     interrupts.interrupt(CTRL_C);

@@ -15,7 +15,7 @@ registerHooks({ load(url, context, next) { urls.add(url); return next(url, conte
 process.on("exit", () => process.stderr.write("\\n${MARK}" + JSON.stringify([...urls]) + "\\n"));
 `;
 
-/** Nothing answers at this address. */
+/** Nothing listens at this address. */
 const ENVIRONMENT = { PATH: process.env["PATH"], SANDKASTEN_AGENTS_URL: "http://127.0.0.1:1" };
 
 let directory: string;
@@ -57,7 +57,7 @@ describe("Genkit and the agent service", { timeout: 60_000 }, () => {
     },
   );
 
-  it("are seen by this test where they are loaded, and Genkit only where a model is asked", async () => {
+  it("are detected by this test, and Genkit is loaded only when a model is called", async () => {
     const loaded = await agentModules("agent", "validate", "--dir", directory);
     expect(loaded.some((url) => url.endsWith("/agents/src/serve.ts"))).toBe(true);
     expect(loaded.filter((url) => url.includes("/node_modules/"))).toEqual([]);

@@ -30,7 +30,7 @@ describe("attachValues()", () => {
   });
 });
 
-it("an option's value may look like an option of the program", async () => {
+it("an option's value can look like an option of the program", async () => {
   await using daemon = await TestDaemon.start();
   const cursor = `-V${"k".repeat(20)}`;
   const { code, stdout } = await daemon.run(["events", "--cursor", cursor]);

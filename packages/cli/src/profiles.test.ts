@@ -38,7 +38,7 @@ function run(
 }
 
 describe("profile", () => {
-  it("keeps addresses and keys in a file for its owner alone, and shows no key", async () => {
+  it("stores addresses and keys in a file for its owner only, and shows no key", async () => {
     expect((await run(`profile add prod ${url}`, { stdin: "secret-of-prod\n" })).stdout).toBe(
       "prod\n",
     );
@@ -67,7 +67,7 @@ describe("profile", () => {
     ]);
   });
 
-  it("sends no key to a daemon that it is not for", async () => {
+  it("sends no key to another daemon", async () => {
     await run(`profile add prod ${url}`, { stdin: "secret-of-prod" });
     await run(`profile add bare ${url}`);
     await run("profile use prod");
@@ -110,7 +110,7 @@ describe("profile", () => {
     expect((await run(line)).code).toBe(2);
   });
 
-  it.each([0o644, 0o660, 0o602])("refuses a file that others can use (%o)", async (mode) => {
+  it.each([0o644, 0o660, 0o602])("refuses a file that others can access (%o)", async (mode) => {
     await run(`profile add prod ${url}`, { stdin: "secret-of-prod" });
     await run("profile use prod");
     await chmod(file, mode);
@@ -120,7 +120,7 @@ describe("profile", () => {
   });
 
   it.each(["profiles: [", "profiles: {a: {}}", "profiles: {a: {url: 'http://a', api_key: [1]}}"])(
-    "says what is wrong with a file like `%s`",
+    "reports what is wrong with a file like `%s`",
     async (text) => {
       await mkdir(join(file, ".."), { recursive: true });
       await writeFile(file, text, { mode: 0o600 });

@@ -35,7 +35,7 @@ afterAll(async () => {
 });
 
 describe("a hint", () => {
-  it("is there for every code that the daemon can answer with", () => {
+  it("exists for every code that the daemon can return", () => {
     const without = Object.keys(ERROR_CATALOGUE).filter((code) => !Object.hasOwn(HINTS, code));
     // Its hint contains the id of the request.
     expect(without).toEqual(["INTERNAL_ERROR"]);

@@ -4,7 +4,7 @@ import { sessionRequest } from "./session-options.ts";
 const mounts = (...mount: readonly string[]) => sessionRequest({ mount }).workspaces;
 
 describe("--mount", () => {
-  it("names a workspace and where to have it, read-only with :ro", () => {
+  it("names a workspace and its path, read-only with :ro", () => {
     expect(mounts("data:/mnt/data", "docs:/srv/a b:ro")).toEqual([
       { id: "data", path: "/mnt/data" },
       { id: "docs", path: "/srv/a b", readOnly: true },
@@ -23,7 +23,7 @@ describe("--mount", () => {
     },
   );
 
-  it("is left out of the request when it is not given", () => {
+  it("is absent from the request if it is not given", () => {
     expect(sessionRequest({})).not.toHaveProperty("workspaces");
   });
 });

@@ -31,12 +31,12 @@ async function fed(failure: SandboxError): Promise<ExecInfo> {
 }
 
 describe("streamCommand()", () => {
-  it("shows a command to its end that ended before it had read its input", async () => {
+  it("shows the whole output of a command that ended before it had read its input", async () => {
     const ended = new SandboxError("CONFLICT", "the command has ended and accepts no input");
     expect(await fed(ended)).toMatchObject({ exitCode: 0 });
   });
 
-  it("fails when input is lost while the command runs", async () => {
+  it("fails if input is lost while the command runs", async () => {
     const lost = new SandboxError("SANDBOX_UNREACHABLE", "the connection was lost");
     await expect(fed(lost)).rejects.toBe(lost);
   });

@@ -105,7 +105,7 @@ async function sandboxOf(session: Record<string, string>): Promise<string> {
   return (result["structuredContent"] as { readonly sandbox_id: string }).sandbox_id;
 }
 
-it("nothing is answered without the key, or with another one", async () => {
+it("every request without the key, or with another one, is refused", async () => {
   for (const authorization of [
     "",
     "Bearer wrong",
@@ -121,7 +121,7 @@ it("nothing is answered without the key, or with another one", async () => {
   expect(bare.status).toBe(401);
 });
 
-it("the version of the protocol is the client's where it is known, else one that the client may take", async () => {
+it("the server uses the client's version of the protocol if it knows it, and its own otherwise", async () => {
   const versionFor = async (protocolVersion: string): Promise<unknown> => {
     const params = { ...initialize.params, protocolVersion };
     return (await send({ ...initialize, params })).result?.["protocolVersion"];
@@ -131,7 +131,7 @@ it("the version of the protocol is the client's where it is known, else one that
   expect(await versionFor("1999-12-31")).toBe("2025-11-25");
 });
 
-it("a page that made its name resolve to this server gets nowhere, nor does a foreign page", async () => {
+it("a page with a rebound name, or of a foreign origin, is refused", async () => {
   const { port } = new URL(server.url);
   const status = await new Promise<number>((resolve, reject) => {
     const rebound = request(
@@ -151,7 +151,7 @@ it("a page that made its name resolve to this server gets nowhere, nor does a fo
   expect((await send(initialize, { origin: "http://localhost:3000" })).status).toBe(200);
 });
 
-it("a session id that was never given out, or whose session has ended, is answered alike", async () => {
+it("a session id that never existed and one whose session has ended get the same response", async () => {
   const session = await openSession();
   const ended = await fetch(server.url, {
     method: "DELETE",
@@ -185,7 +185,7 @@ it("another session's sandbox does not exist, by its id, its key, its alias or a
   expect(result?.["resources"]).toEqual([]);
 });
 
-it("no spelling of a path leads out of the sandbox or breaks the server", async () => {
+it("no spelling of a path leaves the sandbox or breaks the server", async () => {
   const session = await openSession();
   const id = await sandboxOf(session);
   for (const path of [
@@ -217,7 +217,7 @@ it("no spelling of a path leads out of the sandbox or breaks the server", async 
   });
 });
 
-it("many files are listed page by page, each once, and large ones are not read whole", async () => {
+it("many files are listed in pages, each once, and large ones are not read completely", async () => {
   const session = await openSession();
   const id = await sandboxOf(session);
   await send(exec("cd /workspace && seq 449 | xargs touch && truncate -s 10485761 large"), session);
@@ -242,7 +242,7 @@ it("many files are listed page by page, each once, and large ones are not read w
   expect(refused.error?.message).toContain("below /workspace");
 });
 
-it("huge and broken messages are refused, and the next one is served", async () => {
+it("huge and malformed messages are refused, and the next one is served", async () => {
   const session = await openSession();
   const huge = exec("x".repeat(20 * 1024 * 1024));
   expect((await send(huge, session)).status).toBe(413);
@@ -253,7 +253,7 @@ it("huge and broken messages are refused, and the next one is served", async () 
   expect((await send(call(2, "tools/list", {}), session)).result).toHaveProperty("tools");
 });
 
-it("subscriptions and sessions are bounded", async () => {
+it("subscriptions and sessions are limited", async () => {
   const session = await openSession();
   const id = await sandboxOf(session);
   const subscribe = (n: number) =>
@@ -265,7 +265,7 @@ it("subscriptions and sessions are bounded", async () => {
   expect((await send(initialize, {}, small.url)).status).toBe(503);
 });
 
-it("names without sandboxes make room for others, and those with sandboxes stay", async () => {
+it("names without sandboxes are evicted for others, and those with sandboxes stay", async () => {
   await using small = await start(daemon.url);
   const connect = async (name: string): Promise<Client> => {
     const client = new Client(
@@ -290,7 +290,7 @@ it("names without sandboxes make room for others, and those with sandboxes stay"
   for (const client of [first, last]) await client.close();
 });
 
-it("a session cannot cancel the request of another, whose ids are the same numbers", async () => {
+it("a session cannot cancel the request of another with the same request id", async () => {
   const victim = await openSession();
   const id = await sandboxOf(victim);
   const running = send(exec("echo > /workspace/begun; sleep 2; echo finished"), victim);
@@ -310,7 +310,7 @@ it("a session cannot cancel the request of another, whose ids are the same numbe
   expect((await running).result).toMatchObject({ structuredContent: { stdout: "finished\n" } });
 });
 
-it("a daemon that is away is told as such, without its address", async () => {
+it("an unreachable daemon is reported as such, without its address", async () => {
   await using lost = await start("http://127.0.0.1:9");
   const session = await openSession(lost.url);
   const { result } = await send(exec("true"), session, lost.url);

@@ -24,7 +24,7 @@ const http = z.strictObject({
 const servers = z.record(z.string(), z.union([stdio, http]));
 const snippet = z.union([z.strictObject({ mcpServers: servers }), z.strictObject({ servers })]);
 
-it("every snippet is valid and starts the program that there is", async () => {
+it("every snippet is valid and starts this program", async () => {
   const guide = await readFile(GUIDE, "utf8");
   const snippets = [...guide.matchAll(/```json\n(?<json>.*?)```/gs)].map(({ groups }) =>
     snippet.parse(JSON.parse(groups?.["json"] ?? "")),
@@ -46,7 +46,7 @@ it("every snippet is valid and starts the program that there is", async () => {
   }
 });
 
-it("every option that the guide names is one of the command", async () => {
+it("every option in the guide exists in the command", async () => {
   const [guide, reference] = await Promise.all([
     readFile(GUIDE, "utf8"),
     readFile(REFERENCE, "utf8"),

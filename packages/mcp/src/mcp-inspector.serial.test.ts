@@ -113,7 +113,7 @@ it("the inspector lists and reads a file of the sandbox", async () => {
   });
 });
 
-it("the inspector is told that it needs the key", async () => {
+it("the inspector learns that it needs the key", async () => {
   const { exitCode, stderr } = await inspect(...overHttp("wrong"), "--method", "tools/list");
   expect(exitCode).not.toBe(0);
   expect(stderr).toMatch(/auth|401/i);

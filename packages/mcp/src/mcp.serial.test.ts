@@ -111,7 +111,7 @@ describe.each([undefined, MODERN])("over stdio, with the protocol %s", (version)
     ]);
   });
 
-  it("runs commands in one sandbox, and answers with structured content and text", async () => {
+  it("runs commands in one sandbox, and returns structured content and text", async () => {
     await exec(client, { cmd: "cd /tmp && NAME=kept" });
     const result = await client.callTool({
       name: "sandbox_exec",
@@ -132,7 +132,7 @@ describe.each([undefined, MODERN])("over stdio, with the protocol %s", (version)
     });
   });
 
-  it("answers bad input with an error that a model can act on", async () => {
+  it("returns an error for invalid input that a model can act on", async () => {
     const call = async (name: string, input: Record<string, unknown>) => {
       const { isError, content } = await client.callTool({ name, arguments: input });
       return { isError, text: content[0]?.type === "text" ? content[0].text : "" };
@@ -149,7 +149,7 @@ describe.each([undefined, MODERN])("over stdio, with the protocol %s", (version)
     expect(unknown.text).toContain("Did you mean sandbox_exec?");
   });
 
-  it("tells progress while a command runs", async () => {
+  it("reports progress while a command runs", async () => {
     const told: { readonly progress: number; readonly message?: string | undefined }[] = [];
     await client.callTool(
       { name: "sandbox_exec", arguments: { cmd: "for i in 1 2 3; do echo $i; sleep 0.2; done" } },
@@ -189,7 +189,7 @@ describe.each([undefined, MODERN])("over stdio, with the protocol %s", (version)
     expect(await names()).not.toContain("still-there");
   });
 
-  it("has files as resources: templates, a list, contents, and news of changes", async () => {
+  it("has files as resources: templates, a list, contents, and change notifications", async () => {
     const { sandbox_id: id } = await exec(client, {
       cmd: "cd /workspace && rm -rf -- * && printf text > 'a b.txt' && printf '\\377' > bytes && mkdir dir && touch $'not\\xffutf8'",
     });
@@ -216,7 +216,7 @@ describe.each([undefined, MODERN])("over stdio, with the protocol %s", (version)
   });
 });
 
-describe("when the client goes away", () => {
+describe("when the client disconnects", () => {
   it("its sandbox is destroyed", async () => {
     const connected = await connectStdio();
     const { sandbox_id: id } = await exec(connected.client, { cmd: "true" });
@@ -225,7 +225,7 @@ describe("when the client goes away", () => {
     await expect.poll(living).not.toContain(id);
   });
 
-  it("its sandbox expires, also when the server is killed", async () => {
+  it("its sandbox expires, even if the server is killed", async () => {
     const connected = await connectStdio({ args: ["--lease-seconds", "4"] });
     const { sandbox_id: id } = await exec(connected.client, { cmd: "true" });
     process.kill(connected.transport.pid ?? 0, "SIGKILL");

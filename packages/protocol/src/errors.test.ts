@@ -38,7 +38,7 @@ describe("SandboxError", () => {
     });
   });
 
-  it("knows its codes and nothing inherited", () => {
+  it("has only its own codes and nothing inherited", () => {
     expect(isErrorCode("CONFLICT")).toBe(true);
     expect(isErrorCode("toString")).toBe(false);
     expect(isErrorCode(404)).toBe(false);

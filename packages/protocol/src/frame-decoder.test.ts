@@ -141,7 +141,7 @@ const anyFrame = fc.oneof(
 );
 
 describe("FrameDecoder", () => {
-  it("gives the same frames however their bytes are split", () => {
+  it("decodes the same frames however their bytes are split", () => {
     fc.assert(
       fc.property(
         fc.array(anyFrame, { maxLength: 20 }),
@@ -157,7 +157,7 @@ describe("FrameDecoder", () => {
     );
   });
 
-  it("answers arbitrary bytes with frames or a ProtocolError and holds no more than one frame", () => {
+  it("decodes arbitrary bytes to frames or a ProtocolError and holds no more than one frame", () => {
     fc.assert(
       fc.property(fc.array(fc.uint8Array({ maxLength: 64 }), { maxLength: 30 }), (chunks) => {
         const decoder = new FrameDecoder();
@@ -182,14 +182,14 @@ describe("FrameDecoder", () => {
     expect(decoder.bufferedBytes).toBeLessThanOrEqual(FRAME_HEADER_BYTES);
   });
 
-  it("hands out whole frames as views of the chunk they came in", () => {
+  it("returns whole frames as views of the chunk that contains them", () => {
     const chunk = encodeFrame(FrameType.data, 1, Buffer.from("payload"));
     const views: Buffer[] = [];
     new FrameDecoder().push(chunk, (frame) => views.push(frame.payload));
     expect(views[0]?.buffer).toBe(chunk.buffer);
   });
 
-  it("puts frames that span chunks together in the same memory, until it is let go", () => {
+  it("collects frames that span chunks in the same memory, until it is released", () => {
     const decoder = new FrameDecoder();
     const memories: unknown[] = [];
     const receive = (payloadBytes: number): void => {
@@ -206,7 +206,7 @@ describe("FrameDecoder", () => {
     expect(memories[3]).not.toBe(memories[2]);
   });
 
-  it("takes a payload of exactly the limit, one byte at a time at its edges", () => {
+  it("accepts a payload of exactly the limit, one byte at a time at its edges", () => {
     const frame = encodeFrame(FrameType.data, 7, Buffer.alloc(MAX_PAYLOAD_BYTES, 0xab));
     const cuts = [1, 2, 3, 4, 5, 8, 9, 10, frame.byteLength - 1];
     const [decoded] = decode(split(frame, cuts));
@@ -225,7 +225,7 @@ describe("FrameDecoder", () => {
     expect(seen).toEqual([1]);
   });
 
-  it("stays refused after a violation", () => {
+  it("stays failed after a violation", () => {
     const decoder = new FrameDecoder();
     expect(() => decode([Buffer.from("000000000000000001", "hex")], decoder)).toThrow(
       ProtocolError,

@@ -1,4 +1,4 @@
-/** The examples that the launcher's own tests read, too. */
+/** The examples that the launcher's own tests also read. */
 import { readFile } from "node:fs/promises";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
@@ -15,7 +15,7 @@ const fixtures = z
   .parse(JSON.parse(await readFile(new URL("../fixtures/launcher.json", import.meta.url), "utf8")));
 
 describe("the contract with the launcher", () => {
-  it.each(fixtures.requests)("knows the request: $name", ({ command, request }) => {
+  it.each(fixtures.requests)("accepts the request: $name", ({ command, request }) => {
     expect(launcherCommands[command].request.parse(request)).toMatchObject(request as object);
   });
 
@@ -23,12 +23,12 @@ describe("the contract with the launcher", () => {
     expect(launcherCommands.create.request.safeParse(request).success).toBe(false);
   });
 
-  it.each(fixtures.answers)("knows the answer: $name", ({ command, answer }) => {
+  it.each(fixtures.answers)("accepts the answer: $name", ({ command, answer }) => {
     const read = launcherCommands[command].answer.parse(answer);
     expect(answer).toMatchObject(withoutDefaults(read));
   });
 
-  it.each(fixtures.failures)("knows the failure: $name", ({ answer }) => {
+  it.each(fixtures.failures)("accepts the failure: $name", ({ answer }) => {
     expect(launcherFailureSchema.parse(answer)).toEqual(answer);
     for (const { answer: schema } of Object.values(launcherCommands))
       expect(schema.safeParse(answer).success).toBe(false);

@@ -31,7 +31,7 @@ const end = {
 };
 
 describe("answers of the runner", () => {
-  it("become our types, without fields we do not know", () => {
+  it("become our types, without unknown fields", () => {
     expect(
       fileEntrySchema.parse({ ...entry, target: "/x", raw_path: "YQ==", surprise: 1 }),
     ).toEqual({
@@ -55,7 +55,7 @@ describe("answers of the runner", () => {
     });
   });
 
-  it("may not claim the ends that only the daemon finds", () => {
+  it("cannot claim the ends that only the daemon determines", () => {
     for (const end_reason of ["unknown", "sandbox_gone", "fine"]) {
       expect(execEndSchema.safeParse({ ...end, end_reason }).success).toBe(false);
     }

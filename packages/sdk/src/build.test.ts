@@ -45,7 +45,7 @@ afterAll(async () => {
   await packed[Symbol.asyncDispose]();
 });
 
-test("npm packs what was built, with a manifest that tools find no fault with", async () => {
+test("npm packs the build, with a valid manifest", async () => {
   expect(packed.files).toEqual([
     "README.md",
     "dist/index.cjs",
@@ -62,13 +62,13 @@ test("npm packs what was built, with a manifest that tools find no fault with", 
 });
 
 describe("the built module", () => {
-  test("imports nothing, and speaks of nothing that only Node has", () => {
+  test("imports nothing, and uses nothing that only Node has", () => {
     const kinds = parseAst(code).body.filter((node) => "source" in node && node.source !== null);
     expect(kinds).toEqual([]);
     expect(code).not.toMatch(/\bimport\s*\(\s*["'`]|\brequire\s*\(|node:|\bprocess\.|\bBuffer\b/);
   });
 
-  test("exports the client and the error, and no more", () => {
+  test("exports the client and the error, and nothing else", () => {
     const exported = parseAst(code).body.flatMap((node) =>
       node.type === "ExportNamedDeclaration" ? node.specifiers : [],
     );
@@ -161,7 +161,7 @@ describe("the built module", () => {
     expect(server.requests[3]!.body.toString()).toBe("streamed");
   });
 
-  test("works with what a browser has and no more, where streams are collected before they are sent", async () => {
+  test("works with only what a browser has, if streams are collected before they are sent", async () => {
     await using server = await ScriptedServer.start(...session.slice(0, 4), bytes("content"));
     const bodies: unknown[] = [];
     const context = createContext({
@@ -263,11 +263,11 @@ describe("the published types", () => {
     test.each([
       ["an ES module of Node", "consumer.mts", { module: "node16" }],
       ["a bundler", "consumer.ts", { module: "es2022", moduleResolution: "bundler" }],
-    ])("fit %s and need no other package", async (_, name, options) => {
+    ])("work with %s and need no other package", async (_, name, options) => {
       expect(await check({ [name]: consumer }, { ...browser, ...options }, compiler)).toBe("");
     });
 
-    test("fit a CommonJS module", async () => {
+    test("work in a CommonJS module", async () => {
       const module = `
         import { SandboxClient } from "@sandkasten/sdk";
         import sdk = require("@sandkasten/sdk");
@@ -279,7 +279,7 @@ describe("the published types", () => {
     });
   });
 
-  test("fit a project of Node, and so does all code of the guide", async () => {
+  test("work in a Node project, and so does all code of the guide", async () => {
     const guide = await readFile(join(root, "docs/guides/sdk.md"), "utf8");
     const blocks = guide.matchAll(/^```ts\n(.*?)^```$/gms).map(([, block]) => block!);
     const modules = Object.fromEntries(
@@ -291,7 +291,7 @@ describe("the published types", () => {
     expect(await check({ "consumer.ts": consumer, ...modules }, options)).toBe("");
   });
 
-  test("catch what is wrong", async () => {
+  test("detect wrong use", async () => {
     const wrong = `
       import { SandboxClient, type ErrorCode } from "@sandkasten/sdk";
       const session = await new SandboxClient().createSession({ imagee: "host" });

@@ -17,7 +17,7 @@ describe("new SandboxClient()", () => {
       vi.unstubAllGlobals();
     });
 
-    test("uses both where options are absent, and neither where they are given", async () => {
+    test("uses both if options are absent, and neither if they are given", async () => {
       await using server = await ScriptedServer.start(
         ...Array(4).fill(json(200, { status: "ok" })),
       );
@@ -48,7 +48,7 @@ describe("new SandboxClient()", () => {
 });
 
 describe("createSession()", () => {
-  test("sends options by their names in the API", async () => {
+  test("sends options with their names in the API", async () => {
     await using server = await ScriptedServer.start(json(201, sessionBody));
     const session = await clientOf(server).createSession({
       image: "python",
@@ -84,7 +84,7 @@ describe("createSession()", () => {
     expect(session.id).toBe("ses_1");
   });
 
-  test("says whether the session is new or the living one of a key", async () => {
+  test("says whether the session is new or the active one of a key", async () => {
     await using server = await ScriptedServer.start(
       json(201, sessionBody),
       json(200, sessionBody),
@@ -96,7 +96,7 @@ describe("createSession()", () => {
     expect((await client.getSession("ses_1")).created).toBe(false);
   });
 
-  test("shows the session in camelCase, and leaves the caller's own names alone", async () => {
+  test("returns the session in camelCase, and does not change the caller's own names", async () => {
     await using server = await ScriptedServer.start(json(201, sessionBody));
     const { lastInfo: info } = await clientOf(server).createSession();
     expect(info).toEqual({
@@ -121,7 +121,7 @@ describe("createSession()", () => {
     });
   });
 
-  test("makes one session when its answer is lost, and another one for each call", async () => {
+  test("creates one session if the response is lost, and another for each call", async () => {
     const made = json(201, sessionBody);
     await using server = await ScriptedServer.start(cut, made, made, made);
     const client = clientOf(server);
@@ -137,7 +137,7 @@ describe("createSession()", () => {
 });
 
 describe("sessions", () => {
-  test("getSession() finds one by its id, which may be anything", async () => {
+  test("getSession() finds one by its id, which can be any string", async () => {
     await using server = await ScriptedServer.start(
       json(200, sessionBody),
       failure(404, "SESSION_NOT_FOUND"),
@@ -148,7 +148,7 @@ describe("sessions", () => {
     expect(server.lines).toEqual(["GET /v1/sessions/ses_1", "GET /v1/sessions/..%2Fx%3Fy"]);
   });
 
-  test("listSessions() answers a page with its filter and the cursor of the next", async () => {
+  test("listSessions() returns a page with its filter and the next cursor", async () => {
     await using server = await ScriptedServer.start(
       json(200, [sessionBody], { "X-Next-Cursor": "c1" }),
     );
@@ -164,7 +164,7 @@ describe("sessions", () => {
     expect(page.nextCursor).toBe("c1");
   });
 
-  test("sessions() goes over all pages, and asks for no more than it is asked for", async () => {
+  test("sessions() iterates over all pages, and requests no more than needed", async () => {
     const page = (id: string, headers = {}) => json(200, [{ ...sessionBody, id }], headers);
     await using server = await ScriptedServer.start(
       page("ses_1", { "X-Next-Cursor": "c1" }),
@@ -193,7 +193,7 @@ test("health() and version() ask the daemon", async () => {
   expect(server.lines).toEqual(["GET /healthz", "GET /v1/version"]);
 });
 
-test("workspaces are listed, looked at, removed, and have files", async () => {
+test("workspaces can be listed, examined, deleted, and have files", async () => {
   const notes = {
     id: "notes",
     created_at: "2026-01-31T12:00:00.000Z",

@@ -19,7 +19,7 @@ afterAll(async () => {
 });
 
 describe("sessions", () => {
-  test("are made, found, listed, paused, renewed and destroyed", async () => {
+  test("can be created, found, listed, paused, renewed and destroyed", async () => {
     await using made = await client.createSession({ ttlSeconds: 30, env: { NAME: "value" } });
     expect(made.lastInfo).toMatchObject({ status: "running", ttlSeconds: 30 });
     expect((await client.getSession(made.id)).lastInfo.id).toBe(made.id);
@@ -43,7 +43,7 @@ describe("sessions", () => {
     expect(first.nextCursor).toBeTypeOf("string");
   });
 
-  test("are made once for one idempotency key", async () => {
+  test("are created once for one idempotency key", async () => {
     const [one, other] = await Promise.all([
       client.createSession({ idempotencyKey: "once" }),
       client.createSession({ idempotencyKey: "once" }),
@@ -52,7 +52,7 @@ describe("sessions", () => {
     await one.destroy();
   });
 
-  test("are refused to those without the key, with a typed error", async () => {
+  test("are refused without the key, with a typed error", async () => {
     const stranger = new SandboxClient({ baseUrl: daemon.url, apiKey: "wrong" });
     await expect(stranger.listSessions()).rejects.toMatchObject({
       code: "UNAUTHORIZED",
@@ -65,7 +65,7 @@ describe("sessions", () => {
 });
 
 describe("commands", () => {
-  test("answer their result, and the shell remembers", async () => {
+  test("return their result, and the shell keeps its state", async () => {
     expect(await session.exec("echo hi && cd /tmp", { raw: true })).toMatchObject({
       exitCode: 0,
       output: "hi\n",
@@ -79,7 +79,7 @@ describe("commands", () => {
     expect((await session.exec(["printenv", "A"], { env: { A: "b" } })).output).toBe("b\n");
   });
 
-  test("whose time is up throw, with what they printed", async () => {
+  test("that exceed their timeout throw, with their output", async () => {
     await expect(session.exec("echo before && sleep 30", { timeoutMs: 50 })).rejects.toMatchObject({
       code: "COMMAND_TIMEOUT",
       status: 504,
@@ -129,7 +129,7 @@ describe("commands", () => {
     expect(await Array.fromAsync(session.execs())).toHaveLength(before + 1);
   });
 
-  test("are started, fed, read by cursor, followed, waited for and signalled", async () => {
+  test("can be started, fed, read by cursor, followed, waited for and signalled", async () => {
     const exec = await session.start(["cat"], { stdinOpen: true });
     await exec.writeStdin("one\n");
     const page = await exec.read({ waitMs: 10_000 });
@@ -152,7 +152,7 @@ describe("commands", () => {
     });
   });
 
-  test("on a terminal are typed to, left, and come back to", async () => {
+  test("on a terminal accept input, can be left, and can be reattached", async () => {
     const { id: execId } = await session.start(["sh", "-c", "read line; stty size; cat"], {
       stdinOpen: true,
       pty: { rows: 24, cols: 80 },
@@ -178,7 +178,7 @@ describe("commands", () => {
 });
 
 describe("files", () => {
-  test("are written, read, listed, moved and removed", async () => {
+  test("can be written, read, listed, moved and removed", async () => {
     const { files } = session;
     const bytes = new Uint8Array([0, 0xff, 10]);
     expect(await files.write("d/a.bin", bytes, { mode: 0o600 })).toEqual({
@@ -202,7 +202,7 @@ describe("files", () => {
     await expect(files.stat("d")).rejects.toMatchObject({ code: "FILE_NOT_FOUND" });
   });
 
-  test("are appended to, copied, resolved, and written only if unchanged", async () => {
+  test("can be appended to, copied, resolved, and written only if unchanged", async () => {
     const { files } = session;
     const { etag } = await files.writeText("n/log", "one\n");
     expect(await files.append("n/log", "two\n")).toMatchObject({ sizeBytes: 8, size_bytes: 8 });
@@ -226,7 +226,7 @@ describe("files", () => {
     expect((await files.untar("o", archive)).entries).toBe(0);
   });
 
-  test("whose names are not UTF-8 are reached by their bytes and by their entries", async () => {
+  test("with names that are not UTF-8 are addressed by their bytes and by their entries", async () => {
     const { files } = session;
     const path = new Uint8Array([0x72, 0x2f, 0xff]);
     const written = await files.write(path, "raw");
@@ -240,7 +240,7 @@ describe("files", () => {
     await files.remove("r");
   });
 
-  test("are streamed both ways, in part, as a form and as an archive", async () => {
+  test("are streamed both ways, partially, as a form and as an archive", async () => {
     const { files } = session;
     const bytes = new Uint8Array(300_000).map((_, index) => index % 253);
     await files.upload("s/large", new Blob([bytes]).stream());
@@ -254,7 +254,7 @@ describe("files", () => {
     expect(await files.read("t/large")).toEqual(bytes);
   });
 
-  test("are watched", async () => {
+  test("can be watched", async () => {
     const { files } = session;
     await files.mkdir("w");
     const caller = new AbortController();
@@ -284,7 +284,7 @@ describe("files", () => {
   });
 });
 
-test("images are listed, and errors about them are typed", async () => {
+test("images can be listed, and errors about them are typed", async () => {
   const listed = await client.images.list();
   expect(listed.map(({ reference }) => reference)).toEqual([...daemon.core.machine.images]);
   expect(listed.length).toBeGreaterThan(0);
@@ -292,7 +292,7 @@ test("images are listed, and errors about them are typed", async () => {
 });
 
 describe("ports", () => {
-  test("are listed, linked to and connected to, with bytes both ways and half a close", async () => {
+  test("can be listed, linked to and connected to, with bytes both ways and half-closes", async () => {
     await session.start(["echo-server", "9000"]);
     while ((await session.ports()).length === 0) await new Promise(setImmediate);
     expect(await session.ports()).toEqual([
@@ -317,7 +317,7 @@ describe("ports", () => {
     expect(received.equals(sent)).toBe(true);
   });
 
-  test("refuse by the daemon's own words", async () => {
+  test("fail with the daemon's message", async () => {
     await expect(session.connect(9001)).rejects.toMatchObject({ code: "PORT_REFUSED" });
     await expect(session.connect(0)).rejects.toMatchObject({ code: "INVALID_REQUEST" });
     const gone = await client.createSession();
@@ -327,7 +327,7 @@ describe("ports", () => {
     await expect(session.connect(9000, { signal: AbortSignal.abort("no") })).rejects.toBe("no");
   });
 
-  test("are let go of when the connection is closed here", async () => {
+  test("are closed when the connection is closed here", async () => {
     const connection = await session.connect(9000);
     const reading = connection.readable.getReader().read();
     connection.close();

@@ -83,7 +83,7 @@ async function take(stream: AsyncGenerator<SandboxEvent>, count: number): Promis
 const typesOf = (seen: readonly SandboxEvent[]): string[] => seen.map(({ type }) => type);
 
 describe("events()", () => {
-  test("tells each event once and in order, also when its connection is cut", async () => {
+  test("returns each event once and in order, even if its connection breaks", async () => {
     await using cable = await Cable.to(daemon.port);
     const far = new SandboxClient({ baseUrl: cable.url, apiKey: ALICES_KEY, retryDelayMs: 1 });
     const session = await client.createSession();
@@ -91,7 +91,7 @@ describe("events()", () => {
     const ran: string[] = [];
     const seen: SandboxEvent[] = [];
     for (let round = 0; round < 3; round++) {
-      // Events from the time without a connection are delivered, too.
+      // Events from the time without a connection are also delivered.
       for (let count = 0; count < 2; count++) {
         const { execId } = await session.exec("true");
         ran.push(execId, execId);
@@ -113,7 +113,7 @@ describe("events()", () => {
     });
   });
 
-  test("goes on behind a cursor, in another process or much later", async () => {
+  test("continues after a cursor, in another process or much later", async () => {
     const session = await client.createSession();
     await session.exec("true");
     const all = await Array.fromAsync(session.events({ follow: false }));
@@ -129,7 +129,7 @@ describe("events()", () => {
     }
   });
 
-  test("tells of all owners to an administrator, and to others only of their own", async () => {
+  test("returns events of all owners to an administrator, and to others only their own", async () => {
     const bob = new SandboxClient({ baseUrl: daemon.url, apiKey: BOBS_KEY });
     const { id } = await bob.createSession();
     await client.createSession();
@@ -149,7 +149,7 @@ describe("events()", () => {
     expect(seen.map(({ owner }) => owner)).toEqual(["bob"]);
   });
 
-  test("ends when its signal says so", async () => {
+  test("ends when its signal fires", async () => {
     const stop = new AbortController();
     const next = client.events({ signal: stop.signal }).next();
     stop.abort(new Error("enough"));
@@ -169,7 +169,7 @@ const paused = (id: string): string =>
   });
 
 describe("a stream of events that breaks", () => {
-  test("asks for what is behind the last id, also when no event came with it", async () => {
+  test("requests what follows the last id, even if no event arrived with it", async () => {
     await using server = await ScriptedServer.start(
       events([line("c0", "ready", { cursor: "c0" })], "cut"),
       events([line("c0", "ready", { cursor: "c0" }), paused("c1"), paused("c2")], "cut"),
@@ -195,7 +195,7 @@ describe("a stream of events that breaks", () => {
     ]);
   });
 
-  test("throws what the daemon then refuses, and asks no more", async () => {
+  test("throws the daemon's next error, and stops", async () => {
     await using server = await ScriptedServer.start(
       events([paused("c1")], "cut"),
       failure(401, "UNAUTHORIZED"),

@@ -32,7 +32,7 @@ afterEach(() => {
 });
 
 describe("stream()", () => {
-  test("delivers output as it comes and then the result", async () => {
+  test("delivers output as it arrives and then the result", async () => {
     await using server = await ScriptedServer.start(
       answer([": ping\n\n", chunk(0, "a"), chunk(1, "b\n"), done]),
     );
@@ -71,7 +71,7 @@ describe("stream()", () => {
     expect(texts).toEqual(["a", "b"]);
   });
 
-  test("goes on where it was when the connection breaks, without running the command again", async () => {
+  test("continues where it stopped if the connection breaks, without running the command again", async () => {
     const half = chunk(6, "lost").slice(0, 30);
     await using server = await ScriptedServer.start(
       answer([chunk(0, "abc"), chunk(3, "def"), half], "cut"),
@@ -90,7 +90,7 @@ describe("stream()", () => {
     ]);
   });
 
-  test("starts the command under one key when the first answer is lost", async () => {
+  test("starts the command with one key if the first response is lost", async () => {
     await using server = await ScriptedServer.start(cut, answer([chunk(0, "a"), done]));
     expect(textOf(await collect(sessionOf(server).stream("x")))).toBe("a");
     expect(server.lines).toEqual([`POST ${base}/exec/stream`, `POST ${base}/exec/stream`]);
@@ -99,7 +99,7 @@ describe("stream()", () => {
     expect(other).toBe(one);
   });
 
-  test("goes on after an error that passes, such as a daemon that restarts", async () => {
+  test("continues after a temporary error, such as a daemon that restarts", async () => {
     const stopping = event("error", { error: "stopping", error_code: "SANDBOX_UNREACHABLE" });
     await using server = await ScriptedServer.start(
       answer([chunk(0, "a"), stopping]),
@@ -108,7 +108,7 @@ describe("stream()", () => {
     expect(textOf(await collect(sessionOf(server).stream("x")))).toBe("ab");
   });
 
-  test("throws an error that does not pass", async () => {
+  test("throws a permanent error", async () => {
     const broken = event("error", { error: "no such session", error_code: "SESSION_NOT_FOUND" });
     await using server = await ScriptedServer.start(answer([chunk(0, "a"), broken]));
     const stream = sessionOf(server).stream("x");
@@ -119,7 +119,7 @@ describe("stream()", () => {
     });
   });
 
-  test("gives up when connections break again and again without a byte", async () => {
+  test("gives up if connections break repeatedly without a byte", async () => {
     const nothing = answer([], "cut");
     await using server = await ScriptedServer.start(nothing, nothing, nothing, nothing);
     const output = collect(sessionOf(server).stream("x"));
@@ -127,7 +127,7 @@ describe("stream()", () => {
     expect(server.requests).toHaveLength(3);
   });
 
-  test("does not give up on connections that last long and bring nothing", async () => {
+  test("does not give up on long connections without data", async () => {
     let nowMs = 0;
     vi.spyOn(performance, "now").mockImplementation(() => (nowMs += 60_000));
     const nothing = answer([], "cut");
@@ -141,7 +141,7 @@ describe("stream()", () => {
     expect(textOf(await collect(sessionOf(server).stream("x")))).toBe("a");
   });
 
-  test("a command whose time was up is a result, not an error", async () => {
+  test("a command that exceeded its timeout is a result, not an error", async () => {
     const exec = { ...execInfoBody, exit_code: 124, end_reason: "timeout", timed_out: true };
     const late = event("error", { error: "too long", error_code: "COMMAND_TIMEOUT", exec });
     await using server = await ScriptedServer.start(answer([chunk(0, "a"), late]));
@@ -150,7 +150,7 @@ describe("stream()", () => {
     expect(await stream.result).toMatchObject({ timedOut: true, endReason: "timeout" });
   });
 
-  test("throws what the daemon refuses", async () => {
+  test("throws the daemon's errors", async () => {
     await using server = await ScriptedServer.start(failure(410, "SESSION_EXPIRED"));
     const stream = sessionOf(server).stream("x");
     await expect(collect(stream)).rejects.toMatchObject({ code: "SESSION_EXPIRED" });
@@ -158,7 +158,7 @@ describe("stream()", () => {
     await expect(stream.result).rejects.toMatchObject({ code: "SESSION_EXPIRED" });
   });
 
-  test("ends with the signal's reason, and lets the connection go", async () => {
+  test("ends with the signal's reason, and closes the connection", async () => {
     const caller = new AbortController();
     const reason = new Error("enough");
     const left = Promise.withResolvers<void>();
@@ -176,7 +176,7 @@ describe("stream()", () => {
   });
 });
 
-test("a stream whose caller gives up cancels the command, if asked", async () => {
+test("a stream whose caller aborts cancels the command on request", async () => {
   const caller = new AbortController();
   const reason = new Error("enough");
   await using server = await ScriptedServer.start(
@@ -199,7 +199,7 @@ describe("the result of a stream", () => {
     json(200, { ...execInfoBody, output: "", stdout: "", stderr: "", truncated: true }),
   ];
 
-  test("is there without a loop, and the unread connection is let go", async () => {
+  test("is available without a loop, and the unread connection is closed", async () => {
     const left = Promise.withResolvers<void>();
     await using server = await ScriptedServer.start(
       (response) => {
@@ -218,7 +218,7 @@ describe("the result of a stream", () => {
     ]);
   });
 
-  test("may be asked for beside a loop, which has the one connection", async () => {
+  test("can be awaited during a loop, which has the only connection", async () => {
     await using server = await ScriptedServer.start(answer([chunk(0, "a"), done]));
     const stream = sessionOf(server).stream("x");
     const [result, chunks] = await Promise.all([stream.result, collect(stream)]);
@@ -227,7 +227,7 @@ describe("the result of a stream", () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  test("is there after a loop that was left, and the output can be had again", async () => {
+  test("is available after a loop was left, and the output can still be read", async () => {
     await using server = await ScriptedServer.start(
       answer([chunk(0, "a")], "stay"),
       ...waited,
@@ -246,7 +246,7 @@ describe("output", () => {
   const follow = (server: ScriptedServer, cursor?: number): AsyncIterable<OutputChunk> =>
     sessionOf(server).getExec("exe_1").follow({ cursor });
 
-  test("has characters whole that are cut in two, also by a broken connection", async () => {
+  test("joins characters that are split, even by a broken connection", async () => {
     const euro = new TextEncoder().encode("1€2");
     await using server = await ScriptedServer.start(
       answer([chunk(0, euro.subarray(0, 2))], "cut"),
@@ -257,7 +257,7 @@ describe("output", () => {
     expect(chunks.flatMap(({ bytes }) => [...bytes])).toEqual([...euro]);
   });
 
-  test("is exact as bytes where it is no text, and keeps a byte order mark", async () => {
+  test("is exact as bytes if it is not text, and keeps a byte order mark", async () => {
     const odd = new Uint8Array([0xef, 0xbb, 0xbf, 0xff, 0x00, 0xe2]);
     await using server = await ScriptedServer.start(answer([chunk(0, odd), done]));
     const chunks = await collect(follow(server));
@@ -265,7 +265,7 @@ describe("output", () => {
     expect(textOf(chunks)).toBe("\uFEFF\uFFFD\0\uFFFD");
   });
 
-  test("that comes twice is delivered once, and what is gone is told", async () => {
+  test("that arrives twice is delivered once, and missing output is reported", async () => {
     await using server = await ScriptedServer.start(
       answer([chunk(5, "abc"), chunk(5, "abcde"), chunk(5, "ab"), chunk(100, "z"), done]),
     );
@@ -278,7 +278,7 @@ describe("output", () => {
     expect(server.lines).toEqual([`GET ${base}/execs/exe_1/stream?cursor=5&raw=true`]);
   });
 
-  test("keeps the characters of stdout and stderr apart", async () => {
+  test("decodes stdout and stderr separately", async () => {
     const [first, ...rest] = new TextEncoder().encode("€");
     const error = { ...chunkBody(1, "!"), stream: "stderr" };
     await using server = await ScriptedServer.start(
@@ -328,7 +328,7 @@ describe("output", () => {
     );
   });
 
-  test("is followed beyond the command's end, or one stream of it", async () => {
+  test("can be followed beyond the command's end, or only one stream", async () => {
     const skipped = event("skipped", { skipped_bytes: 7 });
     await using server = await ScriptedServer.start(
       answer([chunk(10, "a")], "cut"),
@@ -347,7 +347,7 @@ describe("output", () => {
     ]);
   });
 
-  test("is read page by page", async () => {
+  test("can be read in pages", async () => {
     const page = {
       exec_id: "exe_1",
       cursor: 3,
@@ -375,7 +375,7 @@ describe("output", () => {
   });
 });
 
-test("a stream that is not consumed does not end the program when it fails", async () => {
+test("a stream that is not consumed does not end the program if it fails", async () => {
   const failed = vi.fn<() => void>();
   process.on("unhandledRejection", failed);
   try {

@@ -42,7 +42,7 @@ describe("write()", () => {
     ["a stream", () => new Blob([content]).stream()],
     ["an iterable", pieces],
     ["a part of a larger buffer", () => new Uint8Array([9, ...content, 9]).subarray(1, 4)],
-  ])("sends %s as it is", async (_, source) => {
+  ])("sends %s unchanged", async (_, source) => {
     await using server = await ScriptedServer.start(written);
     const answer = await sessionOf(server).write("/workspace/a", source());
     expect(answer).toEqual({ path: "/workspace/a", sizeBytes: 3 });
@@ -61,7 +61,7 @@ describe("write()", () => {
     expect(server.lines[0]).toBe(`PUT ${base}/file?path=a&mode=755&overwrite=true`);
   });
 
-  test("writes a mode as octal digits that the daemon takes", async () => {
+  test("writes a mode as octal digits", async () => {
     await using server = await ScriptedServer.start(written, written);
     const { files } = sessionOf(server);
     await files.write("a", "", { mode: 0o4 });
@@ -72,14 +72,14 @@ describe("write()", () => {
     ]);
   });
 
-  test("is not repeated when it must not replace a file: the one it finds may be its own", async () => {
+  test("is not retried if it must not replace a file: the existing one could be its own", async () => {
     await using server = await ScriptedServer.start(cut);
     const writing = sessionOf(server).write("a", "x", { overwrite: false });
     await expect(writing).rejects.toMatchObject({ code: "CONNECTION_FAILED" });
     expect(server.requests).toHaveLength(1);
   });
 
-  test("fails when its source does", async () => {
+  test("fails if its source fails", async () => {
     await using server = await ScriptedServer.start();
     const failing = async function* (): AsyncGenerator<Uint8Array> {
       yield content;
@@ -106,7 +106,7 @@ describe("write()", () => {
 });
 
 describe("read()", () => {
-  test("answers all bytes, again when the connection breaks", async () => {
+  test("returns all bytes, even if the connection breaks", async () => {
     await using server = await ScriptedServer.start((response) => {
       response.writeHead(200, { "Content-Length": "3" });
       response.write("x", () => response.destroy());
@@ -115,7 +115,7 @@ describe("read()", () => {
     expect(server.lines[1]).toBe(`GET ${base}/file?path=%2Fetc%2Fa+b`);
   });
 
-  test("answers the first bytes when asked for no more, also of an empty file and none", async () => {
+  test("returns only the first bytes on request, also of an empty file and none", async () => {
     await using server = await ScriptedServer.start(
       bytes("ab", 206),
       bytes("", 416),
@@ -132,7 +132,7 @@ describe("read()", () => {
     ]);
   });
 
-  test("tells where the file really is, and throws what the listener throws", async () => {
+  test("returns the real path of the file, and throws what the listener throws", async () => {
     const answer = bytes(content, 200, { "x-sandkasten-real-path": "/etc/gr%C3%B6%C3%9Fe" });
     await using server = await ScriptedServer.start(answer, answer, bytes(content));
     const { files } = sessionOf(server);
@@ -152,12 +152,12 @@ describe("read()", () => {
     ]);
   });
 
-  test("answers text as it was written, with its byte order mark", async () => {
+  test("returns text unchanged, with its byte order mark", async () => {
     await using server = await ScriptedServer.start(bytes("\uFEFFé"));
     expect(await sessionOf(server).files.readText("a")).toBe("\uFEFFé");
   });
 
-  test("throws what the daemon says", async () => {
+  test("throws the daemon's errors", async () => {
     await using server = await ScriptedServer.start(failure(404, "FILE_NOT_FOUND"));
     await expect(sessionOf(server).read("a")).rejects.toMatchObject({ code: "FILE_NOT_FOUND" });
   });
@@ -182,7 +182,7 @@ describe("download()", () => {
     ]);
   });
 
-  test("fails with a SandboxError when the connection breaks, after what came", async () => {
+  test("fails with a SandboxError if the connection breaks, after the data so far", async () => {
     const cutNow = Promise.withResolvers<void>();
     await using server = await ScriptedServer.start(async (response) => {
       response.writeHead(200, { "Content-Length": "9" }).write("abc");
@@ -221,7 +221,7 @@ describe("download()", () => {
 });
 
 describe("directories", () => {
-  test("stat() and list() answer entries in camelCase, page by page", async () => {
+  test("stat() and list() return entries in camelCase, page by page", async () => {
     const link = { ...entry, name: "l", type: "symlink", target: "a" };
     await using server = await ScriptedServer.start(
       json(200, entry),
@@ -252,7 +252,7 @@ describe("directories", () => {
     ]);
   });
 
-  test("mkdir(), move() and remove() say what they do", async () => {
+  test("mkdir(), move() and remove() send the right requests", async () => {
     await using server = await ScriptedServer.start(ok, ok, ok);
     const { files } = sessionOf(server);
     await files.mkdir("d", { mode: 0o700, parents: false });
@@ -269,7 +269,7 @@ describe("directories", () => {
     ]);
   });
 
-  test("a file that is gone when the lost removal is repeated was removed", async () => {
+  test("a file that is missing when a lost removal is repeated was removed", async () => {
     const gone = failure(404, "FILE_NOT_FOUND");
     await using server = await ScriptedServer.start(cut, gone, gone);
     const { files } = sessionOf(server);
@@ -296,7 +296,7 @@ describe("directories", () => {
 describe("watch()", () => {
   const change = (kind: string, path: string): string => event("change", { kind, path });
 
-  test("delivers changes, and an overflow when the connection broke", async () => {
+  test("delivers changes, and an overflow if the connection broke", async () => {
     await using server = await ScriptedServer.start(
       events([change("create", "/workspace/a")], "cut"),
       events([change("remove", "/workspace/a")], "stay"),

@@ -18,7 +18,7 @@ const shown = {
   createdAt: "2026-01-31T12:00:00.000Z",
 };
 
-test("pull() tells of its progress and answers the image", async () => {
+test("pull() reports its progress and returns the image", async () => {
   await using server = await ScriptedServer.start(
     events([
       event("progress", { phase: "download", done: 1, total: 2 }),
@@ -40,7 +40,7 @@ test("pull() tells of its progress and answers the image", async () => {
   expect(server.requests[0]!.headers.accept).toContain("text/event-stream");
 });
 
-test("pull() throws what goes wrong before, in and instead of the events", async () => {
+test("pull() throws errors before, in and instead of the events", async () => {
   await using server = await ScriptedServer.start(
     failure(400, "INVALID_IMAGE"),
     events([event("error", { error: "no such image", error_code: "INVALID_IMAGE" })]),
@@ -57,7 +57,7 @@ test("pull() throws what goes wrong before, in and instead of the events", async
   expect(server.requests).toHaveLength(5);
 });
 
-test("an error of the caller's own onProgress is not taken for the daemon's", async () => {
+test("an error of the caller's own onProgress is not the daemon's", async () => {
   await using server = await ScriptedServer.start(
     events([event("progress", { phase: "download", done: 1 })], "stay"),
   );
@@ -68,7 +68,7 @@ test("an error of the caller's own onProgress is not taken for the daemon's", as
   await expect(clientOf(server).images.pull("x", { onProgress })).rejects.toBe(mistake);
 });
 
-test("import() sends the archive, and takes an answer with events or without", async () => {
+test("import() sends the archive, and accepts a response with events or without", async () => {
   await using server = await ScriptedServer.start(
     json(200, image),
     events([event("done", image)]),
@@ -90,7 +90,7 @@ test("import() sends the archive, and takes an answer with events or without", a
   expect(server.requests.map(({ body }) => body.toString())).toEqual(["tar", "tar", "tar"]);
 });
 
-test("images are listed, removed and swept", async () => {
+test("images can be listed, removed and garbage-collected", async () => {
   await using server = await ScriptedServer.start(
     json(200, { images: [image] }),
     json(200, { ok: true }),

@@ -53,12 +53,12 @@ test("a key is created, listed without itself, used and revoked", async () => {
   expect(after?.revokedAt).toBeDefined();
 });
 
-test("options may have the names of the HTTP API", async () => {
+test("options can have the names of the HTTP API", async () => {
   const made = await admin.keys.create("snake", { expires_in_seconds: 60, max_sessions: 4 });
   expect([made.expires_at, made.maxSessions]).toEqual([made.expiresAt, 4]);
 });
 
-test("a key that reads changes nothing, and manages no keys", async () => {
+test("a key with the scope read changes nothing, and manages no keys", async () => {
   const { key } = await admin.keys.create("reader", { owner: "alice", scope: "read" });
   const reader = clientWith(key);
   const { id } = await admin.createSession();
@@ -72,7 +72,7 @@ test("a key that reads changes nothing, and manages no keys", async () => {
   }
 });
 
-test("creating a key is tried once: a second answer would be a second key", async () => {
+test("creating a key is not retried: a second response would be a second key", async () => {
   await using server = await ScriptedServer.start(cut);
   const { keys } = clientOf(server);
   await expect(keys.create("ci")).rejects.toMatchObject({ code: "CONNECTION_FAILED" });

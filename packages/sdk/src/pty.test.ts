@@ -43,7 +43,7 @@ describe("pty()", () => {
     ]);
   });
 
-  test("carries bytes both ways and ends with the command", async () => {
+  test("transfers bytes both ways and ends with the command", async () => {
     const { server, terminal } = await terminalServer();
     await using _ = server;
     const pty = await sessionOf(server).pty();
@@ -69,7 +69,7 @@ describe("pty()", () => {
     expect(await daemon.closed).toBe(1000);
   });
 
-  test("sends much in messages that the daemon takes", async () => {
+  test("splits large input into messages that the daemon accepts", async () => {
     const { server, terminal } = await terminalServer();
     await using _ = server;
     using pty = await sessionOf(server).pty();
@@ -78,7 +78,7 @@ describe("pty()", () => {
     expect(sizes).toEqual([65_536, 1]);
   });
 
-  test("delivers what came before anybody looked, and the rest to a second loop", async () => {
+  test("delivers what arrived before the first loop, and the rest to a second loop", async () => {
     const { server } = await terminalServer((terminal) => {
       terminal.tell(started);
       for (const text of ["a", "b", "c"]) terminal.print(text);
@@ -94,7 +94,7 @@ describe("pty()", () => {
     expect(await textOf(pty)).toBe("bc");
   });
 
-  test("goes back to a terminal at a cursor, which counts what came and what is gone", async () => {
+  test("reattaches at a cursor, which counts received and missing bytes", async () => {
     const { server, terminal } = await terminalServer((daemon) => {
       daemon.tell(started);
       daemon.tell({ type: "skipped", bytes: 10 });
@@ -107,7 +107,7 @@ describe("pty()", () => {
     expect(pty.cursor).toBe(114);
   });
 
-  test("tells when the connection breaks before the command ends", async () => {
+  test("reports if the connection breaks before the command ends", async () => {
     const { server, terminal } = await terminalServer();
     await using _ = server;
     const pty = await sessionOf(server).pty();
@@ -125,7 +125,7 @@ describe("pty()", () => {
     expect(received).toEqual(["partial"]);
   });
 
-  test("rebuilds an error that the daemon tells", async () => {
+  test("rebuilds an error from the daemon", async () => {
     const { server } = await terminalServer((terminal) => {
       const error = { error_code: "SESSION_EXPIRED", message: "the lease is over" };
       terminal.tell({ type: "error", error });
@@ -139,7 +139,7 @@ describe("pty()", () => {
     });
   });
 
-  test("finds out why the connection was refused, which a WebSocket does not say", async () => {
+  test("finds out why the connection was refused, which a WebSocket does not report", async () => {
     await using server = await ScriptedServer.start(failure(401, "UNAUTHORIZED"));
     refuseTerminals(server, 401);
     await expect(sessionOf(server).pty({ rows: 5 })).rejects.toMatchObject({
@@ -155,7 +155,7 @@ describe("pty()", () => {
     await expect(session.pty()).rejects.toMatchObject({ code: "CONNECTION_FAILED" });
   });
 
-  test("close() leaves it: the loop ends, and the result of the command is unknown", async () => {
+  test("close() detaches: the loop ends, and the result of the command is unknown", async () => {
     const { server, terminal } = await terminalServer();
     await using _ = server;
     const pty = await sessionOf(server).pty();
@@ -165,7 +165,7 @@ describe("pty()", () => {
     expect(await (await terminal).closed).toBe(1000);
   });
 
-  test("is given up by its signal, before it is open and after", async () => {
+  test("is aborted by its signal, before it is open and after", async () => {
     const { server, terminal } = await terminalServer();
     await using _ = server;
     const reason = new Error("enough");
@@ -181,7 +181,7 @@ describe("pty()", () => {
     ).closed;
   });
 
-  test("is given up by its signal while the daemon thinks", async () => {
+  test("is aborted by its signal while the daemon prepares it", async () => {
     const caller = new AbortController();
     const reason = new Error("enough");
     const { server } = await terminalServer(() => caller.abort(reason));

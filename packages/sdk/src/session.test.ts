@@ -19,7 +19,7 @@ import {
 } from "./testing/wire-samples.ts";
 
 describe("exec()", () => {
-  test("answers the result in camelCase", async () => {
+  test("returns the result in camelCase", async () => {
     const body = { ...execResultBody, output_base64: "aGkK" };
     await using server = await ScriptedServer.start(json(200, body));
     const result = await sessionOf(server).exec("echo hi", { raw: true });
@@ -55,7 +55,7 @@ describe("exec()", () => {
     });
   });
 
-  test("sends every option in the words of the API", async () => {
+  test("sends every option with its name in the API", async () => {
     await using server = await ScriptedServer.start(json(200, execResultBody));
     await sessionOf(server).exec(["cat", "-"], {
       timeoutMs: 0,
@@ -84,7 +84,7 @@ describe("exec()", () => {
     });
   });
 
-  test("leaves a command alone or cancels it when the caller gives up", async () => {
+  test("leaves a command running or cancels it if the caller aborts", async () => {
     for (const onAbort of ["detach", "cancel"] as const) {
       const caller = new AbortController();
       const reason = new Error("enough");
@@ -109,7 +109,7 @@ describe("exec()", () => {
     }
   });
 
-  test("runs in a shell by its name, which can be closed", async () => {
+  test("runs in a named shell, which can be closed", async () => {
     const shells = { shells: [{ name: "build", kind: "bash", cwd: "/", busy: false, queued: 0 }] };
     await using server = await ScriptedServer.start(
       json(200, execResultBody),
@@ -129,7 +129,7 @@ describe("exec()", () => {
     ]);
   });
 
-  test("throws when the command's time was up, with what it printed, and does not run it again", async () => {
+  test("throws if the command exceeded its timeout, with its output, and does not run it again", async () => {
     const details = { ...execResultBody, exit_code: 124, end_reason: "timeout", timed_out: true };
     await using server = await ScriptedServer.start(
       json(504, { error_code: "COMMAND_TIMEOUT", message: "too long", details, request_id: "r" }),
@@ -148,7 +148,7 @@ describe("exec()", () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  test("does not ask again for a command that ended with its sandbox", async () => {
+  test("does not retry a command that ended with its sandbox", async () => {
     const details = { ...execResultBody, exit_code: null, end_reason: "sandbox_gone" };
     await using server = await ScriptedServer.start(
       json(503, { error_code: "SANDBOX_UNREACHABLE", message: "gone", details, request_id: "r" }),
@@ -160,7 +160,7 @@ describe("exec()", () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  test("asks again under the same key when its connection breaks or the daemon restarts", async () => {
+  test("retries with the same key if its connection breaks or the daemon restarts", async () => {
     const stopping = failure(503, "SANDBOX_UNREACHABLE");
     await using server = await ScriptedServer.start(cut, stopping, json(200, execResultBody));
     expect((await sessionOf(server).exec("echo hi")).output).toBe("hi\n");
@@ -168,8 +168,8 @@ describe("exec()", () => {
   });
 });
 
-describe("the names that other clients of the API have", () => {
-  test("are there for output and end in one loop, texts, and what is known of a session", async () => {
+describe("the names of other API clients", () => {
+  test("work for output and end in one loop, for text, and for the state of a session", async () => {
     const named = { "X-Exec-Id": "exe_1" };
     await using server = await ScriptedServer.start(
       events([event("chunk", chunkBody(0, "ab")), event("done", execInfoBody)], "end", named),
@@ -191,7 +191,7 @@ describe("the names that other clients of the API have", () => {
 });
 
 describe("a command that was started", () => {
-  test("is looked at, waited for, signalled, fed and resized by its id", async () => {
+  test("can be examined, waited for, signalled, fed and resized by its id", async () => {
     const running = { ...execInfoBody, status: "running" };
     const ok = json(200, { ok: true });
     await using server = await ScriptedServer.start(
@@ -239,7 +239,7 @@ describe("a command that was started", () => {
     ]);
   });
 
-  test("is waited for until its end, in several requests, one of which may break", async () => {
+  test("can be waited for until its end, in several requests, one of which can break", async () => {
     const running = json(200, { ...execResultBody, status: "running" });
     await using server = await ScriptedServer.start(
       running,
@@ -251,7 +251,7 @@ describe("a command that was started", () => {
     expect(server.requests).toHaveLength(4);
   });
 
-  test("is waited for no longer than asked", async () => {
+  test("is waited for no longer than requested", async () => {
     await using server = await ScriptedServer.start(
       json(200, { ...execResultBody, status: "running" }),
     );
@@ -260,7 +260,7 @@ describe("a command that was started", () => {
     expect(server.json(0)).toEqual({ timeout_ms: 0 });
   });
 
-  test("gets its input once, also when the answer is lost", async () => {
+  test("gets its input once, even if the response is lost", async () => {
     await using server = await ScriptedServer.start(cut);
     const exec = sessionOf(server).getExec("exe_1");
     await expect(exec.writeStdin("x")).rejects.toMatchObject({ code: "CONNECTION_FAILED" });
@@ -279,7 +279,7 @@ describe("a command that was started", () => {
 });
 
 describe("a session", () => {
-  test("carries what is known of it, by both names, as it was last asked for", async () => {
+  test("has its last known state, under both names", async () => {
     const ended = { ...sessionBody, status: "expired", ended_at: "2026-01-31T12:30:00.000Z" };
     await using server = await ScriptedServer.start(json(200, sessionBody), json(200, ended));
     const session = await clientOf(server).getSession("ses_1");
@@ -295,7 +295,7 @@ describe("a session", () => {
     expect(JSON.parse(JSON.stringify(session))).toEqual({ ...session.lastInfo, files: {} });
   });
 
-  test("keeps its methods and files when a newer daemon has a field of that name", async () => {
+  test("keeps its methods and files if a newer daemon has a field of that name", async () => {
     const body = { ...sessionBody, stats: 1, files: 2, info: 3 };
     const read = json(200, { path: "/workspace", entries: [] });
     await using server = await ScriptedServer.start(json(200, body), json(200, { pids: 4 }), read);
@@ -305,7 +305,7 @@ describe("a session", () => {
     expect(session.lastInfo.id).toBe("ses_1");
   });
 
-  test("is refreshed, paused, resumed and renewed, and knows what it is then", async () => {
+  test("can be refreshed, paused, resumed and renewed, and updates its state", async () => {
     const as = (status: string) => json(200, { ...sessionBody, status });
     await using server = await ScriptedServer.start(
       as("expired"),
@@ -328,7 +328,7 @@ describe("a session", () => {
     expect(server.json(3)).toEqual({ ttl_seconds: 5 });
   });
 
-  test("tells what it uses and how it is isolated", async () => {
+  test("reports its usage and isolation", async () => {
     const stats = {
       memory_bytes: 1,
       memory_limit: 2,
@@ -349,7 +349,7 @@ describe("a session", () => {
     expect(await session.isolation()).toEqual({ tier: "strong", runtime: "crun", facts });
   });
 
-  test("is destroyed at the end of the block that uses it, also when the answer is lost", async () => {
+  test("is destroyed at the end of the block that uses it, even if the response is lost", async () => {
     await using server = await ScriptedServer.start(
       json(201, sessionBody),
       cut,

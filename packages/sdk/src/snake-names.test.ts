@@ -40,7 +40,7 @@ const pageBody = {
 const imageBody = { reference: "x", digest: "d", source: "host", size_bytes: 4, created_at: "now" };
 
 describe("options in snake_case", () => {
-  test("are those in camelCase, to the compiler as well", () => {
+  test("have the same types as those in camelCase", () => {
     expectTypeOf<ExecOptions["timeout_ms"]>().toEqualTypeOf<number | undefined>();
     expectTypeOf<CreateSessionOptions>().toExtend<{ readonly workspace_id?: string | undefined }>();
     expectTypeOf<{ readonly base_url: URL }>().toExtend<ClientOptions>();
@@ -49,7 +49,7 @@ describe("options in snake_case", () => {
     expect(wrong).toBeDefined();
   });
 
-  test("make the same client", () => {
+  test("create the same client", () => {
     const { fetch, WebSocket } = globalThis;
     const camel: ClientOptions = {
       baseUrl: "http://host:1",
@@ -147,7 +147,7 @@ describe("options in snake_case", () => {
       (session) => session.read("a", { maxBytes: 2 }),
       (session) => session.read("a", { max_bytes: 2 }),
     ],
-  ])("ask the daemon for the same in %s", async (_, answer, camel, snake) => {
+  ])("send the daemon the same request in %s", async (_, answer, camel, snake) => {
     await using server = await ScriptedServer.start(answer, answer);
     await camel(sessionOf(server), clientOf(server));
     await snake(sessionOf(server), clientOf(server));
@@ -155,7 +155,7 @@ describe("options in snake_case", () => {
     expect(other).toEqual(one);
   });
 
-  test("lead back to a terminal", async () => {
+  test("reattach to a terminal", async () => {
     await using server = await ScriptedServer.start();
     const urls: string[] = [];
     serveTerminals(server, (terminal) => {
@@ -167,7 +167,7 @@ describe("options in snake_case", () => {
     expect(pty.exec_id).toBe("exe_7");
   });
 
-  test("are told of the progress of an image", async () => {
+  test("report the progress of an image", async () => {
     const progress = event("progress", { phase: "download", done: 1 });
     await using server = await ScriptedServer.start(events([progress, event("done", imageBody)]));
     const seen: unknown[] = [];
@@ -175,13 +175,13 @@ describe("options in snake_case", () => {
     expect(seen).toEqual([{ phase: "download", done: 1 }]);
   });
 
-  test("may stand beside those in camelCase when both say the same", () => {
+  test("can be combined with those in camelCase if the values are the same", () => {
     expect(camelOptions<ExecOptions>({ timeout_ms: 5, timeoutMs: 5 }).timeoutMs).toBe(5);
     expect(camelOptions<ExecOptions>({ timeout_ms: 5, timeoutMs: undefined }).timeoutMs).toBe(5);
     expect(camelOptions<ExecOptions>({ timeout_ms: undefined, timeoutMs: 5 }).timeoutMs).toBe(5);
   });
 
-  test("are refused when they contradict those in camelCase, and nothing is sent", async () => {
+  test("are refused if they contradict those in camelCase, and nothing is sent", async () => {
     await using server = await ScriptedServer.start();
     const session = sessionOf(server);
     const contradiction = session.exec("x", { timeoutMs: 0, timeout_ms: 1 });
@@ -195,7 +195,7 @@ describe("options in snake_case", () => {
     expect(server.requests).toEqual([]);
   });
 
-  test("leave the caller's own names alone", async () => {
+  test("do not change the caller's own names", async () => {
     await using server = await ScriptedServer.start(json(200, execResultBody));
     await sessionOf(server).exec("x", { env: { my_var: "1", myVar: "2" } });
     expect(server.json(0)).toMatchObject({ env: { my_var: "1", myVar: "2" } });
@@ -203,7 +203,7 @@ describe("options in snake_case", () => {
 });
 
 describe("results", () => {
-  test("have both names to the compiler as well", () => {
+  test("also have types for both names", () => {
     expectTypeOf<ExecResult["exit_code"]>().toEqualTypeOf<number | null>();
     expectTypeOf<SessionInfo["limits"]["disk_mb"]>().toEqualTypeOf<number>();
     expectTypeOf<SessionPage["next_cursor"]>().toEqualTypeOf<string | undefined>();
@@ -260,7 +260,7 @@ describe("results", () => {
       (_, client) => client.images.collectGarbage(),
       { freed_bytes: 2 },
     ],
-  ])("tell of %s by both names, and of each field once", async (_, answer, use, aliases) => {
+  ])("have %s under both names, and each field once", async (_, answer, use, aliases) => {
     await using server = await ScriptedServer.start(answer);
     const result = await use(sessionOf(server), clientOf(server));
     expect(result).toMatchObject(aliases);
@@ -269,7 +269,7 @@ describe("results", () => {
     expect(names).not.toEqual([]);
   });
 
-  test("tell of pieces of output by both names", async () => {
+  test("have pieces of output under both names", async () => {
     const output = [chunkBody(0, "a"), chunkBody(5, new Uint8Array([0xc3]))].map((chunk) =>
       event("chunk", chunk),
     );
@@ -283,7 +283,7 @@ describe("results", () => {
     expect(chunks.map(({ text }) => text)).toEqual(["a", "", "\uFFFD"]);
   });
 
-  test("tell where the next page of sessions begins by both names", async () => {
+  test("have the next page of sessions under both names", async () => {
     await using server = await ScriptedServer.start(
       json(200, [sessionBody], { "X-Next-Cursor": "c1" }),
     );

@@ -15,7 +15,7 @@ function parse(text: string, cuts: readonly number[] = []): SseEvent[] {
 }
 
 describe("SseParser", () => {
-  test("reads name, data and id, and takes one space away", () => {
+  test("parses name, data and id, and removes one space", () => {
     expect(parse("event: chunk\nid: 7\ndata:  a\n\n")).toEqual([
       { type: "chunk", data: " a", id: "7" },
     ]);
@@ -33,25 +33,25 @@ describe("SseParser", () => {
     ]);
   });
 
-  test("keeps an id until there is another, and ignores one with a NUL", () => {
+  test("keeps an id until the next one, and ignores one with a NUL", () => {
     const text = "id: 1\ndata: a\n\ndata: b\n\nid: 2\0\ndata: c\n\nid\ndata: d\n\n";
     expect(parse(text).map(({ id }) => id)).toEqual(["1", "1", "1", ""]);
   });
 
-  test("takes a byte order mark away at the beginning only", () => {
+  test("removes a byte order mark only at the beginning", () => {
     expect(parse("\uFEFFdata: a\n\ndata: \uFEFFb\n\n").map(({ data }) => data)).toEqual([
       "a",
       "\uFEFFb",
     ]);
   });
 
-  test("does not take a CR and an LF in two pieces for two line ends", () => {
+  test("does not treat a CR and an LF in two pieces as two line ends", () => {
     expect(parse("data: a\r\ndata: b\r\n\r\n", [8, 17, 19])).toEqual([
       { type: "message", data: "a\nb", id: "" },
     ]);
   });
 
-  test("delivers an event as soon as the CR that ends it is here", () => {
+  test("delivers an event as soon as the CR that ends it arrives", () => {
     const parser = new SseParser();
     expect(parser.push(encoder.encode("data: a\r\r"))).toHaveLength(1);
     expect(parser.push(encoder.encode("\ndata: b\r\n\r\n"))).toEqual([
@@ -59,7 +59,7 @@ describe("SseParser", () => {
     ]);
   });
 
-  test("what has no empty line after it is no event", () => {
+  test("an event without an empty line after it is dropped", () => {
     expect(parse("data: a\n")).toEqual([]);
   });
 
@@ -71,7 +71,7 @@ describe("SseParser", () => {
     comment: fc.option(word, { nil: undefined }),
   });
 
-  test("whatever the line ends and wherever the bytes are cut, the events are the same", () => {
+  test("the events are the same for all line ends and splits", () => {
     fc.assert(
       fc.property(
         fc.array(written),
@@ -98,7 +98,7 @@ describe("SseParser", () => {
     );
   });
 
-  test("bytes that are no events at all do no harm", () => {
+  test("invalid bytes do no harm", () => {
     fc.assert(
       fc.property(fc.array(fc.uint8Array({ maxLength: 64 })), (pieces) => {
         const parser = new SseParser();
@@ -111,7 +111,7 @@ describe("SseParser", () => {
 });
 
 describe("readEvents()", () => {
-  test("takes a connection for dead that says nothing for long, and lets it go", async () => {
+  test("closes a connection without data for a long time", async () => {
     const cancelled = Promise.withResolvers<void>();
     const silent = new ReadableStream<Uint8Array>({
       start: (controller) => controller.enqueue(encoder.encode("data: a\n\n")),
@@ -123,7 +123,7 @@ describe("readEvents()", () => {
     await cancelled.promise;
   });
 
-  test("lets the connection go when it is left", async () => {
+  test("closes the connection when the loop is left", async () => {
     const cancelled = Promise.withResolvers<void>();
     const endless = new ReadableStream<Uint8Array>({
       pull: (controller) => controller.enqueue(encoder.encode("data: a\n\n")),

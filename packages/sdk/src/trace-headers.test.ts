@@ -8,14 +8,14 @@ afterEach(() => {
   globals[API] = before;
 });
 
-it("sends nothing where there is no OpenTelemetry", () => {
+it("sends nothing without OpenTelemetry", () => {
   globals[API] = undefined;
   const headers = new Headers();
   addTraceHeaders(headers);
   expect([...headers]).toEqual([]);
 });
 
-it("sends the trace of the active span, and none of the baggage", () => {
+it("sends the trace of the active span, and no baggage", () => {
   const active = { span: "the active one" };
   globals[API] = {
     context: { active: () => active },

@@ -37,13 +37,13 @@ describe("a request", () => {
     expect(server.json(0)).toEqual({ a: 1 });
   });
 
-  test("without a key carries none", async () => {
+  test("without a key sends none", async () => {
     await using server = await ScriptedServer.start(ok);
     await transportOf(server, { apiKey: undefined }).json(get);
     expect(server.requests[0]!.headers).not.toHaveProperty("authorization");
   });
 
-  test("goes through the client's own fetch", async () => {
+  test("uses the client's own fetch", async () => {
     await using server = await ScriptedServer.start();
     const own: typeof fetch = () => Promise.resolve(Response.json({ own: true }));
     expect(await transportOf(server, { fetch: own }).json(get)).toEqual({ own: true });
@@ -52,7 +52,7 @@ describe("a request", () => {
 });
 
 describe("an error", () => {
-  test("is rebuilt from the wire", async () => {
+  test("is rebuilt from the response", async () => {
     const body = {
       error_code: "FILE_EXISTS",
       message: "it is there",
@@ -72,20 +72,20 @@ describe("an error", () => {
     });
   });
 
-  test("of a code that this SDK does not know is told by its status, and keeps the code", async () => {
+  test("with an unknown code is classified by its status, and keeps the code", async () => {
     await using server = await ScriptedServer.start(failure(409, "SOMETHING_NEW"));
     const error = await errorOf(transportOf(server).json(get));
     expect(error).toMatchObject({ code: "CONFLICT", details: { error_code: "SOMETHING_NEW" } });
   });
 
-  test("that is a proxy's page is told by its status", async () => {
+  test("from a proxy's page is classified by its status", async () => {
     const page = bytes("<h1>Forbidden</h1>", 403, { "X-Request-ID": "req_9" });
     await using server = await ScriptedServer.start(page);
     const error = await errorOf(transportOf(server).json(get));
     expect(error).toMatchObject({ code: "PERMISSION_DENIED", status: 403, requestId: "req_9" });
   });
 
-  test("of a proxy that got no answer means that there is no daemon", async () => {
+  test("from a proxy that got no response means that there is no daemon", async () => {
     const page = bytes("<h1>Bad gateway</h1>", 502);
     await using server = await ScriptedServer.start(page, page, page);
     const error = await errorOf(transportOf(server).json(get));
@@ -104,7 +104,7 @@ describe("an error", () => {
     expect(error.message).toContain("ECONNREFUSED");
   });
 
-  test("tells when what answers is no daemon", async () => {
+  test("says that the server is not a daemon", async () => {
     await using server = await ScriptedServer.start(bytes("hello"));
     const error = await errorOf(transportOf(server, { maxRetries: 0 }).json(get));
     expect(error.code).toBe("CONNECTION_FAILED");
@@ -121,13 +121,13 @@ describe("an error", () => {
   });
 });
 
-describe("a request is sent again", () => {
-  test("when it only asks and the connection broke", async () => {
+describe("a request is retried", () => {
+  test("if it only reads and the connection broke", async () => {
     await using server = await ScriptedServer.start(cut, cut, ok);
     expect(await transportOf(server).json(get)).toEqual({ ok: true });
   });
 
-  test("when the answer broke off in its middle", async () => {
+  test("if the response broke off", async () => {
     await using server = await ScriptedServer.start((response) => {
       response.writeHead(200, { "Content-Length": "100" });
       response.write('{"ok":', () => response.destroy());
@@ -135,7 +135,7 @@ describe("a request is sent again", () => {
     expect(await transportOf(server).json(get)).toEqual({ ok: true });
   });
 
-  test("when it has an idempotency key, which stays the same", async () => {
+  test("if it has an idempotency key, which stays the same", async () => {
     await using server = await ScriptedServer.start(cut, ok);
     await transportOf(server).json({ ...post, idempotencyKey: "key_1" });
     const keys = server.requests.map(({ headers }) => headers["idempotency-key"]);
@@ -151,7 +151,7 @@ describe("a request is sent again", () => {
     expect(await transportOf(server).json(get)).toEqual({ ok: true });
   });
 
-  test("with a body of bytes, but not with one that is a stream", async () => {
+  test("with a body of bytes, but not with a stream", async () => {
     const put: Call = { method: "PUT", path: "/v1/thing" };
     await using server = await ScriptedServer.start(cut, ok, cut);
     const transport = transportOf(server);
@@ -165,14 +165,14 @@ describe("a request is sent again", () => {
     expect(server.requests).toHaveLength(3);
   });
 
-  test("as often as allowed, and no more", async () => {
+  test("at most the allowed number of times", async () => {
     await using server = await ScriptedServer.start(cut, cut, cut, cut);
     const transport = transportOf(server, { maxRetries: 3 });
     expect((await errorOf(transport.json(get))).code).toBe("CONNECTION_FAILED");
     expect(server.requests).toHaveLength(4);
   });
 
-  test("without counting tries that lasted long, when it waits for something", async () => {
+  test("without counting long attempts, if it waits for something", async () => {
     let nowMs = 0;
     vi.spyOn(performance, "now").mockImplementation(() => nowMs);
     const cutLate = async (...args: Parameters<typeof cut>): Promise<void> => {
@@ -184,7 +184,7 @@ describe("a request is sent again", () => {
     expect(await transportOf(server, { maxRetries: 1 }).json(call)).toEqual({ ok: true });
   });
 
-  test("not before the time that the daemon asked for", async () => {
+  test("not before the time that the daemon requested", async () => {
     const { setTimeout } = globalThis;
     const pauses: unknown[] = [];
     // The timers are also the runtime's; only this delay is shortened.
@@ -199,8 +199,8 @@ describe("a request is sent again", () => {
   });
 });
 
-describe("a request is not sent again", () => {
-  test("when it does something and has no idempotency key", async () => {
+describe("a request is not retried", () => {
+  test("if it has an effect and no idempotency key", async () => {
     await using server = await ScriptedServer.start(cut);
     expect((await errorOf(transportOf(server).json(post))).code).toBe("CONNECTION_FAILED");
     expect(server.requests).toHaveLength(1);
@@ -219,7 +219,7 @@ describe("a request is not sent again", () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  test("when the daemon asks to come back much later, which the error tells", async () => {
+  test("if the daemon requests a very long pause, which the error contains", async () => {
     const later = failure(429, "QUOTA_EXCEEDED", { "Retry-After": "3600" });
     await using server = await ScriptedServer.start(later);
     const error = await errorOf(transportOf(server).json(get));
@@ -227,10 +227,10 @@ describe("a request is not sent again", () => {
   });
 });
 
-describe("a call is given up", () => {
+describe("a call is aborted", () => {
   const reason = new Error("enough");
 
-  test("before it begins", async () => {
+  test("before it starts", async () => {
     await using server = await ScriptedServer.start(ok);
     const call = { ...get, signal: AbortSignal.abort(reason) };
     await expect(transportOf(server).json(call)).rejects.toBe(reason);
@@ -238,7 +238,7 @@ describe("a call is given up", () => {
   });
 
   test.each([get, post])(
-    "while the daemon thinks, and the daemon sees it: $method",
+    "while the daemon works on it, and the daemon notices: $method",
     async (call) => {
       const caller = new AbortController();
       const left = Promise.withResolvers<void>();
@@ -252,7 +252,7 @@ describe("a call is given up", () => {
     },
   );
 
-  test("while it pauses between two tries", async () => {
+  test("while it waits for a retry", async () => {
     const caller = new AbortController();
     await using server = await ScriptedServer.start((response, request) => {
       void cut(response, request);
@@ -262,7 +262,7 @@ describe("a call is given up", () => {
     await expect(transport.json({ ...get, signal: caller.signal })).rejects.toBe(reason);
   });
 
-  test("while the body of the answer comes", async () => {
+  test("while the body of the response arrives", async () => {
     const caller = new AbortController();
     await using server = await ScriptedServer.start(events(["data: 1\n\n"], "stay"));
     const response = await transportOf(server).open({ ...get, signal: caller.signal });
@@ -273,10 +273,10 @@ describe("a call is given up", () => {
   });
 });
 
-describe("the time for an answer", () => {
+describe("the response timeout", () => {
   const silent = (): void => undefined;
 
-  test("that is up fails the try, and a second one may do better", async () => {
+  test("fails the attempt, and a second one can succeed", async () => {
     await using server = await ScriptedServer.start(silent, ok);
     const transport = transportOf(server, { timeoutMs: 500 });
     expect(await transport.json(get)).toEqual({ ok: true });
@@ -290,7 +290,7 @@ describe("the time for an answer", () => {
     expect(error.message).toContain("no response within 20 ms");
   });
 
-  test("does not bind a call that waits for something, nor a body that has begun", async () => {
+  test("does not apply to a call that waits for something, nor to a body that has started", async () => {
     const late: typeof ok = (response, request) => {
       setTimeout(() => void ok(response, request), 600);
     };

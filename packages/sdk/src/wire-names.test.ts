@@ -4,7 +4,7 @@ import { expect, expectTypeOf, test } from "vitest";
 import { errorTable } from "./error-table.ts";
 import type * as sdk from "./wire-names.ts";
 
-test("every word of the protocol is a word of the SDK, and no other is", () => {
+test("the SDK has every name of the protocol, and no other", () => {
   expectTypeOf<sdk.ErrorCode>().toEqualTypeOf<wire.ErrorCode>();
   expectTypeOf<sdk.SessionStatus>().toEqualTypeOf<wire.SessionStatus>();
   expectTypeOf<sdk.EventType>().toEqualTypeOf<wire.EventType>();

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { PooledIds } from "./pooled-ids.ts";
 
-it("gives ids of the right length, and none twice, however many are taken", () => {
+it("ids have the right length, and none repeats", () => {
   const ids = new PooledIds();
   const taken = Array.from({ length: 2000 }, () => [ids.generateTraceId(), ids.generateSpanId()]);
   for (const [traceId, spanId] of taken) {

@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { CounterFamily, HistogramFamily } from "./metric-families.ts";
 import { prometheusText } from "./prometheus-text.ts";
 
-it("writes counters and histograms as Prometheus reads them", () => {
+it("writes counters and histograms in Prometheus format", () => {
   const runs = new CounterFamily("runs_total", "Runs");
   runs.add({ runtime: "python", ok: "true" });
   runs.add({ runtime: "python", ok: "true" }, 2);

@@ -81,7 +81,7 @@ it.each(["http/protobuf", "http/json"])(
   },
 );
 
-it("leaves the choice of what is kept to the caller, and else to the ratio", async () => {
+it("leaves sampling to the caller, or uses the ratio", async () => {
   const none = await start({ OTEL_TRACES_SAMPLER: "always_off" });
   const all = await start();
   const some = await start({

@@ -19,7 +19,7 @@ it("is off unless an endpoint or an exporter is named", () => {
   ).toBeUndefined();
 });
 
-it("adds the paths of the signals to the common endpoint, and takes a signal's own as it is", () => {
+it("adds the paths of the signals to the common endpoint, and uses a signal's own unchanged", () => {
   const settings = read({
     OTEL_EXPORTER_OTLP_ENDPOINT: "http://c:4318/otlp/",
     OTEL_EXPORTER_OTLP_METRICS_ENDPOINT: "https://m/push",
@@ -45,7 +45,7 @@ it("uses the standard address for an exporter without an endpoint", () => {
   expect(settings?.metrics).toBeUndefined();
 });
 
-it("takes name, attributes, sampling and intervals", () => {
+it("reads name, attributes, sampling and intervals", () => {
   const settings = read({
     OTEL_TRACES_EXPORTER: "otlp",
     OTEL_RESOURCE_ATTRIBUTES: "service.name=mine,deployment.environment=test",

@@ -4,7 +4,7 @@ import { idsOf, parseTraceContext, traceparentOf } from "./trace-context.ts";
 const TRACE = "0af7651916cd43dd8448eb211c80319c";
 const SPAN = "b7ad6b7169203331";
 
-it("takes a context apart and puts it together again", () => {
+it("parses a context and formats it again", () => {
   const context = parseTraceContext(` 00-${TRACE}-${SPAN}-01 `, "vendor=1,other=2");
   expect(context).toEqual({
     traceparent: `00-${TRACE}-${SPAN}-01`,
@@ -15,7 +15,7 @@ it("takes a context apart and puts it together again", () => {
   expect(traceparentOf(ids)).toBe(`00-${TRACE}-${SPAN}-01`);
 });
 
-it("takes what later versions append, and passes on what it understands", () => {
+it("accepts fields of later versions, and passes on what it knows", () => {
   expect(parseTraceContext(`cc-${TRACE}-${SPAN}-01-what-comes`)).toEqual({
     traceparent: `00-${TRACE}-${SPAN}-01`,
   });
@@ -35,7 +35,7 @@ it.each([
   `00-${TRACE}-${SPAN}-01\nLD_PRELOAD=x`,
   `00-${TRACE}-${SPAN}-0$`,
   "0".repeat(2000),
-])("does not take %j for a context", (header) => {
+])("does not accept %j as a context", (header) => {
   expect(parseTraceContext(header)).toBeUndefined();
 });
 

@@ -1,4 +1,4 @@
-/** A file store in a directory, and names that try to lead out of it. */
+/** A file store in a directory, and names that try to leave it. */
 import { execFileSync } from "node:child_process";
 import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -20,7 +20,7 @@ afterEach(async () => {
   await rm(outside, { recursive: true, force: true });
 });
 
-it("keeps files by name, in directories that it makes", async () => {
+it("stores files by name, in directories that it creates", async () => {
   await store.put("a/b/c.txt", Buffer.from("one"));
   await store.put("a/b/c.txt", Buffer.from("two"));
   await store.put("z", new Uint8Array());
@@ -62,7 +62,7 @@ it("follows no link out of its directory", async () => {
   expect((await readdir(outside)).toSorted()).toEqual(["secret", "store", "store-of-others"]);
 });
 
-it("says so when a name cannot be one of a file", async () => {
+it("reports a name that cannot be a file's", async () => {
   await store.put("a/b", Buffer.from("x"));
   execFileSync("mkfifo", [join(directory, "pipe")]);
   await symlink("loop", join(directory, "loop"));
@@ -80,7 +80,7 @@ it("says so when a name cannot be one of a file", async () => {
   expect((await readdir(directory)).toSorted()).toEqual(["a", "loop", "pipe"]);
 });
 
-it("is a directory that a link may lead to", async () => {
+it("can be a directory behind a link", async () => {
   await symlink(directory, join(outside, "link"));
   const linked = new DirectoryFileStore(join(outside, "link"));
   await linked.put("x", Buffer.from("y"));
@@ -88,7 +88,7 @@ it("is a directory that a link may lead to", async () => {
   expect(await store.get("x")).toEqual(Buffer.from("y"));
 });
 
-it("is empty where its directory is not there yet, and tells no path of the machine", async () => {
+it("is empty if its directory does not exist, and reveals no path of the machine", async () => {
   const none = new DirectoryFileStore(join(outside, "none"));
   expect(await none.get("a")).toBeUndefined();
   expect(await none.list()).toEqual([]);

@@ -17,7 +17,7 @@ afterAll(async () => {
 describe("10 MB arguments", () => {
   const large = "x".repeat(10_000_000);
 
-  it("are refused where they cannot work, with what to do instead", async () => {
+  it("are refused if they cannot work, with what to do instead", async () => {
     const refused = [{ cmd: `echo ${large}` }, { cmd: ["echo", large] }, { command: large }];
     for (const input of refused)
       await expect(code.call("sandbox_exec", input)).rejects.toMatchObject({
@@ -39,7 +39,7 @@ describe("10 MB arguments", () => {
     expect(alive.stdout).toBe("alive\n");
   });
 
-  it("make errors that a model can read", async () => {
+  it("produce errors that a model can read", async () => {
     const error = await code.call("sandbox_exec", { cmd: "true", sandbox_id: large }).then(
       () => "",
       ({ message }: Error) => message,
@@ -52,7 +52,7 @@ describe("10 MB arguments", () => {
     expect(unknown.length).toBeLessThan(1000);
   });
 
-  it("pass as files and programs", async () => {
+  it("work as files and programs", async () => {
     await code.call("sandbox_fs_write", { path: "large.txt", contents: large });
     const counted = await code.call("sandbox_exec", { cmd: "wc -c < large.txt" });
     expect(counted.stdout).toBe("10000000\n");
@@ -102,7 +102,7 @@ describe("values of the wrong type", () => {
     expect(error?.message.length).toBeGreaterThan(20);
   });
 
-  it("are named with what is expected", async () => {
+  it("are reported with what is expected", async () => {
     await expect(code.call("sandbox_exec", { cmd: "ls", timeout_seconds: "10" })).rejects.toThrow(
       "sandbox_exec: `timeout_seconds`: expected number, received string",
     );
@@ -131,14 +131,14 @@ describe("both spellings at once", () => {
       { path: "a", content: "YQ==", contents: "YQ==", encoding: "base64" },
       "`contents` and `content`",
     ],
-  ] as const)("%s %j are refused when they differ, by name", async (tool, input, names) => {
+  ] as const)("%s %j are refused by name if they differ", async (tool, input, names) => {
     await expect(code.call(tool, input)).rejects.toMatchObject({
       code: "INVALID_INPUT",
       message: expect.stringContaining(`${names} are two names for the same thing`) as string,
     });
   });
 
-  it("are fine when they are the same, and timeout_ms wins over timeout_seconds", async () => {
+  it("are accepted if they are the same, and timeout_ms takes precedence over timeout_seconds", async () => {
     const same = { cmd: ["pwd"], command: ["pwd"], cwd: "/tmp", workdir: "/tmp" };
     expect((await code.call("sandbox_exec", same)).stdout).toBe("/tmp\n");
     const timeouts = { cmd: "sleep 1000", timeout_ms: 300, timeout_seconds: 60 };

@@ -47,7 +47,7 @@ afterAll(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
-it("TypeScript is run as it is where Node strips types, with the files that it imports", async () => {
+it("TypeScript runs directly if Node strips types, with the files that it imports", async () => {
   const agent = fixture.agent({ runtime: "typescript", image: IMAGE });
   const result = await agent.call("sandbox_run", {
     code: 'import { double } from "./double.ts";\nconst n: number = double(21);\nconsole.log(n, process.argv[1]);',
@@ -56,7 +56,7 @@ it("TypeScript is run as it is where Node strips types, with the files that it i
   expect(result).toMatchObject({ ok: true, stdout: "42 /work/main.ts\n" });
 });
 
-it("a live sandbox with another image is an error, and session_key gets a further one", async () => {
+it("a live sandbox with another image is an error, and session_key creates another one", async () => {
   const workflowScope = fixture.scope("images", "workflow");
   const agent = fixture.agent({ mode: "code", image: IMAGE }, { workflowScope });
   const opened = await agent.call("sandbox_open");

@@ -1,4 +1,4 @@
-/** The messages about values of the wrong form. */
+/** The messages about values with the wrong form. */
 import { expect, it } from "vitest";
 import { z } from "zod";
 import { describeIssues } from "./issues.ts";
@@ -10,7 +10,7 @@ function problemOf(given: unknown): string {
   return error === undefined ? "none" : describeIssues(error, schema);
 }
 
-it("names every form that a value can have, and what is wrong in the one that was meant", () => {
+it("lists every form that a value can have, and what is wrong with the intended one", () => {
   expect(problemOf({ cmd: 5 })).toBe(
     "`cmd`: expected string, received number, or expected array, received number",
   );

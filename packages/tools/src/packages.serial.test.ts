@@ -1,4 +1,4 @@
-/** Packages: who has to allow them, and the commands that install them, in real sandboxes. */
+/** Packages: who must allow them, and the commands that install them, in real sandboxes. */
 import { SandboxClient } from "@sandkasten/sdk";
 import { npmRegistry, pythonIndex, serveFiles } from "@sandkasten/testkit";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -19,7 +19,7 @@ const PANDAS = { runtime: "python", pip_packages: ["pandas"] };
 const NETWORK = { network: { enabled: true } };
 
 describe("packages are refused", () => {
-  it("where the agent does not ask for a network, and the refusal says that its author must", async () => {
+  it("if the agent does not request a network, and the refusal says that its author must", async () => {
     const agent = fixture.agent(PANDAS, { policy: { allowNetwork: true } });
     await expect(agent.call("sandbox_run", { code: "1" })).rejects.toMatchObject({
       code: "REFUSED",
@@ -27,7 +27,7 @@ describe("packages are refused", () => {
     });
   });
 
-  it("where the administrator does not allow one, and the refusal says so", async () => {
+  it("if the administrator does not allow one, and the refusal says so", async () => {
     const settings = { ...PANDAS, ...NETWORK, npm_packages: ["left-pad"] };
     for (const mode of ["compute", "code"]) {
       const agent = fixture.agent({ ...settings, mode });
@@ -42,7 +42,7 @@ describe("packages are refused", () => {
     }
   });
 
-  it("where both allow it but the daemon gives no network", async () => {
+  it("if both allow it but the daemon provides no network", async () => {
     const agent = fixture.agent({ ...PANDAS, ...NETWORK }, { policy: { allowNetwork: true } });
     await expect(agent.call("sandbox_run", { code: "1" })).rejects.toMatchObject({
       code: "REFUSED",
@@ -64,8 +64,8 @@ with zipfile.ZipFile("/tmp/wheels/greeting-1.0-py3-none-any.whl", "w") as wheel:
 /** No index is reachable here: pip uses a directory instead. Everything else is real. */
 const WITHOUT_INDEX = { PIP_NO_INDEX: "1", PIP_FIND_LINKS: "/tmp/wheels" };
 
-describe("the command that is run", () => {
-  it("installs with pip into the workspace, where programs find it", async () => {
+describe("the install command", () => {
+  it("uses pip for the workspace, where programs find the packages", async () => {
     await using session = await fixture.client.createSession({ image: "python" });
     await session.exec(["python3", "-c", MAKE_WHEEL]);
     const installed = await session.exec(pipCommand(["greeting==1.0"]), { env: WITHOUT_INDEX });
@@ -76,7 +76,7 @@ describe("the command that is run", () => {
     expect((await session.exec(program)).exitCode).toBe(1);
   });
 
-  it("never takes a package for an option", async () => {
+  it("never treats a package as an option", async () => {
     await using session = await fixture.client.createSession({ image: "python" });
     const refused = await session.exec(pipCommand(["--version"]), { env: WITHOUT_INDEX });
     expect(refused.exitCode).not.toBe(0);
@@ -84,7 +84,7 @@ describe("the command that is run", () => {
     expect(npmCommand(["--global"]).slice(-2)).toEqual(["--", "--global"]);
   });
 
-  it("installs with npm beside the program", async () => {
+  it("uses npm next to the program", async () => {
     await using session = await fixture.client.createSession({ image: "node" });
     const json = JSON.stringify({ name: "greeting", version: "1.0.0", main: "index.js" });
     await session.write("/tmp/greeting/package.json", json);
@@ -99,7 +99,7 @@ describe("the command that is run", () => {
   });
 });
 
-describe("where the daemon gives a network", () => {
+describe("if the daemon provides a network", () => {
   /**
    * This daemon does not: the request for a network is removed on the way, as if it had been
    * granted, and pip finds the wheel without one. Everything else is as with a network.
@@ -122,7 +122,7 @@ describe("where the daemon gives a network", () => {
   }
   const policy = { allowNetwork: true };
 
-  it("a package that cannot be installed fails the call with what pip says, and leaves no sandbox", async () => {
+  it("a package that cannot be installed fails the call with pip's message, and leaves no sandbox", async () => {
     await using agentScope = scopeWithNetwork("not-installed");
     const settings = { runtime: "python", pip_packages: ["greeting"], ...NETWORK };
     const agent = fixture.agent(settings, { policy, agentScope });
@@ -162,7 +162,7 @@ describe("packages are installed", () => {
     return new SandboxScope({ client, namespace: "agent", id: "installs" });
   }
 
-  it("from an index and a registry, where the agent and the administrator allow the network", async () => {
+  it("from an index and a registry, if the agent and the administrator allow the network", async () => {
     const files = await pythonIndex();
     const asked: string[] = [];
     await using packages = await servedFiles(files, asked);
@@ -198,7 +198,7 @@ describe("packages are installed", () => {
         "require('sandkasten-hello')",
       ),
     ).toEqual({ exit_code: 0, stdout: "hello from npm\n" });
-    // npm looks for a newer npm as well.
+    // npm also looks for a newer npm.
     expect(asked.filter((path) => path !== "/npm")).toEqual([
       "/simple/sandkasten-hello/",
       "/sandkasten_hello-1.0-py3-none-any.whl",

@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import { DEFAULT_POLICY } from "./policy.ts";
 import { POLICY_VARIABLES, policyFromEnvironment } from "./policy-from-environment.ts";
 
-it("has defaults for everything, and takes an empty variable for none", () => {
+it("has defaults for everything, and treats an empty variable as not set", () => {
   expect(policyFromEnvironment({})).toEqual(DEFAULT_POLICY);
   expect(policyFromEnvironment({ STATION_SANDBOX_ENABLED: " " })).toEqual(DEFAULT_POLICY);
   expect(DEFAULT_POLICY).toMatchObject({
@@ -70,7 +70,7 @@ it("prefers its own names to older ones", () => {
   });
 });
 
-it("names every variable that cannot be read, and what it must be", () => {
+it("names every invalid variable, and what it must be", () => {
   const broken = {
     STATION_SANDBOX_ENABLED: "maybe",
     SANDBOX_SESSION_IDLE_TIMEOUT: "half an hour",

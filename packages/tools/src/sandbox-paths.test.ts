@@ -39,7 +39,7 @@ describe("a path", () => {
     expect(() => sandboxPath(given)).toThrow(expect.objectContaining({ code: "REFUSED" }));
   });
 
-  it("below the workspace is relative to it, and anything else is refused", () => {
+  it("below the workspace is relative to it, and any other is refused", () => {
     expect(workspacePath("/work/a/b")).toBe("a/b");
     for (const given of [".", "/work", "/tmp/x", "../x", "/workspace-2/x"])
       expect(() => workspacePath(given)).toThrow(

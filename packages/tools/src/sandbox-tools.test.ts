@@ -52,7 +52,7 @@ describe("an agent", () => {
     ]);
   });
 
-  it("has none where the administrator has them off", () => {
+  it("has none if the administrator disables them", () => {
     expect(namesOf("python", {}, { enabled: false })).toEqual([]);
     expect(namesOf({ mode: "code" }, {}, { enabled: false })).toEqual([]);
     expect(namesOf({ mode: "code" }, {}, { codeModeEnabled: false })).toEqual([]);
@@ -68,7 +68,7 @@ function schemaOf(name: string): JsonSchema {
   return tool.inputJsonSchema;
 }
 
-describe("what a model is shown", () => {
+describe("a tool's description for a model", () => {
   it.each(all.map((tool) => [tool.name, tool] as const))(
     "%s is an object with descriptions",
     (_, tool) => {
@@ -103,7 +103,7 @@ describe("what a model is shown", () => {
 });
 
 describe("a call", () => {
-  it("takes null for what is left out, and refuses what it does not know", async () => {
+  it("accepts null for absent values, and refuses unknown fields", async () => {
     const scope = new SandboxScope({ client, namespace: "agent", id: "run_2" });
     scope.detach();
     const [open] = toolsOf({ mode: "code" }, { agentScope: scope });
@@ -115,13 +115,13 @@ describe("a call", () => {
     });
   });
 
-  it("that was aborted before it began does nothing", async () => {
+  it("that was aborted before it started does nothing", async () => {
     const [open] = toolsOf({ mode: "code" });
     const signal = AbortSignal.abort();
     await expect(open?.run({}, { signal })).rejects.toMatchObject({ code: "CANCELLED" });
   });
 
-  it("tells how long it took, also when it fails", async () => {
+  it("reports its duration, even if it fails", async () => {
     const times: number[] = [];
     const [open] = toolsOf({ mode: "code" }, { onSandboxTime: (ms: number) => times.push(ms) });
     await expect(open?.run({})).rejects.toMatchObject({ code: "SANDBOX_FAILED" });

@@ -1,4 +1,4 @@
-/** How many tokens code mode saves against sending all files again with every run, and what that is worth. */
+/** How many tokens code mode saves compared with sending all files again with every run, and what that is worth. */
 import { readFile } from "node:fs/promises";
 import { countTokens } from "gpt-tokenizer/encoding/o200k_base";
 import { afterAll, beforeAll, expect, it } from "vitest";
@@ -68,7 +68,7 @@ function verdict(result: object | undefined): string {
   return String(stderr).trim().split("\n").at(-1) ?? "";
 }
 
-/** What an agent with a shell does: it edits the faulty place, and runs the tests again. */
+/** What an agent with a shell does: it edits the faulty code, and runs the tests again. */
 function editAndTest({ path, from, to }: (typeof LEDGER_EDITS)[number]): string {
   return `python3 - <<'END'
 text = open("${path}").read()

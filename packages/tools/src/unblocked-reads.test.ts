@@ -4,9 +4,9 @@ import { describe, expect, it } from "vitest";
 import { readUnblocked } from "./sandbox-paths.ts";
 
 interface Answers {
-  /** Where the file is that was opened; older daemons do not say. */
+  /** The path of the opened file; older daemons do not report it. */
   readonly opened?: string;
-  /** What a second look-up finds. */
+  /** What a second lookup finds. */
   readonly later: string;
   readonly requests: string[];
 }
@@ -37,14 +37,14 @@ const read = async (session: Session, start: number): Promise<string> =>
     await readUnblocked(session, "/workspace/link", { start, maxBytes: 100, signal: undefined }),
   ).toString();
 
-describe.each([0, 3])("a file that is read from byte %i on", (start) => {
-  it("is refused if the file that was opened is blocked, wherever its name leads later", async () => {
+describe.each([0, 3])("a file that is read from byte %i", (start) => {
+  it("is refused if the opened file is blocked, wherever its name leads later", async () => {
     const requests: string[] = [];
     const session = await sessionWith({ opened: "/etc/shadow", later: "/workspace/x", requests });
     await expect(read(session, start)).rejects.toMatchObject({ code: "REFUSED" });
   });
 
-  it("takes one request", async () => {
+  it("needs one request", async () => {
     const requests: string[] = [];
     const session = await sessionWith({ opened: "/workspace/x", later: "/etc/shadow", requests });
     requests.length = 0;
@@ -52,7 +52,7 @@ describe.each([0, 3])("a file that is read from byte %i on", (start) => {
     expect(requests).toEqual(["file"]);
   });
 
-  it("is checked with a second request if the daemon does not tell its path", async () => {
+  it("is checked with a second request if the daemon does not report its path", async () => {
     const requests: string[] = [];
     const blocked = await sessionWith({ later: "/etc/shadow", requests });
     await expect(read(blocked, start)).rejects.toMatchObject({ code: "REFUSED" });

@@ -15,7 +15,7 @@ describe("a network", () => {
     expect(mayUseNetwork(settings, { ...DEFAULT_POLICY, allowNetwork })).toBe(given);
   });
 
-  it("is what packages need, of both", () => {
+  it("is required for packages, from both", () => {
     const ask = parseSandboxSettings({ network: true, npm_packages: ["x"] });
     const policy = { ...DEFAULT_POLICY, allowNetwork: true };
     expect(() => checkPackages(ask, policy)).not.toThrow();

@@ -17,7 +17,7 @@ afterEach(() => {
   for (const one of open.splice(0)) one.close();
 });
 
-/** Forwards bytes, and cuts each connection after a number of bytes. */
+/** Forwards bytes, and breaks each connection after a number of bytes. */
 async function cuttingProxy(afterBytes: number): Promise<{ url: string; cuts: () => number }> {
   let cuts = 0;
   const { port: target } = new URL(fixture.service.url);
@@ -53,7 +53,7 @@ async function answering(respond: RequestListener): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-test("events over a connection that breaks again and again come each once, in order", async () => {
+test("events over a connection that breaks repeatedly arrive each once, in order", async () => {
   const words = (index: number) => `turn ${index}: ${"word ".repeat(100)}`;
   const { run_id: id } = await fixture.run("helper", (_, index) => ({
     text: words(index),
@@ -72,7 +72,7 @@ test("following a run that has ended before the cursor ends at once", async () =
   expect(await Array.fromAsync(fixture.client.events(id, { cursor: 4 }))).toEqual([]);
 });
 
-test("following can be given up", async () => {
+test("following can be aborted", async () => {
   fixture.model.play([{ text: "Hm", hang: true }]);
   const id = await fixture.client.execute("helper", { task: "x" });
   const stop = new AbortController();
@@ -82,7 +82,7 @@ test("following can be given up", async () => {
   await fixture.client.cancel(id);
 });
 
-test("an address where nothing answers is named, with what to do", async () => {
+test("an unreachable address is named, with what to do", async () => {
   const client = new AgentServiceClient({ baseUrl: "http://127.0.0.1:1" });
   await expect(client.agents()).rejects.toMatchObject({
     code: "CONNECTION_FAILED",
@@ -92,7 +92,7 @@ test("an address where nothing answers is named, with what to do", async () => {
   });
 });
 
-test("a server that is something else is not believed", async () => {
+test("a response of another kind of server is rejected", async () => {
   const url = await answering((_, response) => response.writeHead(500).end("<html>oops</html>"));
   await expect(new AgentServiceClient({ baseUrl: url }).agents()).rejects.toMatchObject({
     code: "UNEXPECTED_ANSWER",
@@ -100,7 +100,7 @@ test("a server that is something else is not believed", async () => {
   });
 });
 
-test("a redirect is refused, so that tasks and keys stay where they belong", async () => {
+test("a redirect is refused, so tasks and keys are not sent elsewhere", async () => {
   const seen: unknown[] = [];
   const elsewhere = await answering((request, response) => {
     seen.push(request.headers.authorization);

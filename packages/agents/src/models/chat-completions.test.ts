@@ -1,4 +1,4 @@
-/** Requests to a chat-completions server, and how its answers are read, complete and broken. */
+/** Requests to a chat-completions server, and parsing of complete and broken responses. */
 import type { GenerateRequest } from "genkit/model";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { ModelServer } from "../testing/model-server.ts";
@@ -30,7 +30,7 @@ async function failure(turn: ScriptedTurn, signal?: AbortSignal): Promise<ModelF
   );
 }
 
-test("text is streamed as it comes, and usage is counted", async () => {
+test("text is streamed as it arrives, and usage is counted", async () => {
   const { message, pieces, usage, finishReason } = await ask({ text: "Good morning, world" });
   expect(message?.content).toEqual([{ text: "Good morning, world" }]);
   expect(pieces.filter((piece) => piece !== "")).toEqual(["Good mor", "ning, wo", "rld"]);
@@ -38,7 +38,7 @@ test("text is streamed as it comes, and usage is counted", async () => {
   expect(finishReason).toBe("stop");
 });
 
-test("the request has tools with their descriptions, settings, also zero, and the key", async () => {
+test("the request has tools with their descriptions, settings, including zero, and the key", async () => {
   await ask(
     { text: "" },
     {
@@ -93,7 +93,7 @@ test("text and tool calls of one turn are both kept, in answers and in history",
   ]);
 });
 
-test("a server that does not stream is understood", async () => {
+test("a server that does not stream is supported", async () => {
   const { message } = await ask({
     unstreamed: true,
     text: "Hi",
@@ -102,7 +102,7 @@ test("a server that does not stream is understood", async () => {
   expect(message?.content).toHaveLength(2);
 });
 
-test("malformed arguments are marked and break nothing", async () => {
+test("malformed arguments are marked and do not break the turn", async () => {
   for (const text of ['{"a": ', "not json", "{'a': 1}"]) {
     const { message } = await ask({ calls: [{ name: "add", arguments: text }] });
     expect(message?.content).toEqual([
@@ -114,7 +114,7 @@ test("malformed arguments are marked and break nothing", async () => {
   }
 });
 
-test("calls without an id, or with the id of another, get one each", async () => {
+test("calls without an id, or with a repeated id, get a new one", async () => {
   const { message } = await ask({
     calls: [
       { name: "a", arguments: {}, id: "same" },
@@ -127,7 +127,7 @@ test("calls without an id, or with the id of another, get one each", async () =>
   expect(refs).not.toContain("");
 });
 
-test("ten megabytes of arguments arrive whole, in time that grows with their length only", async () => {
+test("ten megabytes of arguments arrive complete, in time proportional to their length", async () => {
   const content = "x".repeat(10_000_000);
   const { message } = await ask({
     calls: [{ name: "write", arguments: { content } }],
@@ -150,7 +150,7 @@ test("a model that never stops is stopped", async () => {
   expect(await failure(long)).toMatchObject({ isTooLong: true });
 });
 
-test("errors say what the server said, and whether to ask again", async () => {
+test("errors contain the server's message, and whether a retry can help", async () => {
   expect(
     await failure({ status: 429, headers: { "retry-after": "7" }, error: "slow down" }),
   ).toMatchObject({
@@ -164,7 +164,7 @@ test("errors say what the server said, and whether to ask again", async () => {
     expect((await failure({ status })).retryable).toBe(false);
 });
 
-test("a server that repeats the key does not make it known", async () => {
+test("a key that the server repeats is not revealed", async () => {
   const { message } = await failure({ status: 401, error: "wrong key sk-secret given" });
   expect(message).toBe("The model server answered 401: wrong key *** given");
   const raw = `data: ${JSON.stringify({ error: { message: "wrong key sk-secret" } })}\n\n`;
@@ -174,7 +174,7 @@ test("a server that repeats the key does not make it known", async () => {
   expect((await failure({ status: 401, error })).message).not.toContain("sk-");
 });
 
-test("pieces of any shape are no reason to fail, and counts are whole numbers", async () => {
+test("malformed pieces do not fail the turn, and counts are whole numbers", async () => {
   const pieces = [
     null,
     5,
@@ -191,7 +191,7 @@ test("pieces of any shape are no reason to fail, and counts are whole numbers", 
   expect(usage).toMatchObject({ inputTokens: 1, outputTokens: 0 });
 });
 
-test("arguments that are nested without end are malformed, whichever form they have", async () => {
+test("arguments with endless nesting are malformed, in any form", async () => {
   const deep = "[".repeat(20_000) + "]".repeat(20_000);
   const asText = await ask({ calls: [{ name: "a", arguments: deep }] });
   const call = `{"choices":[{"delta":{"tool_calls":[{"function":{"name":"a","arguments":${deep}}}]}}]}`;
@@ -205,7 +205,7 @@ test("arguments that are nested without end are malformed, whichever form they h
     ]);
 });
 
-test("arguments of very many values are malformed, and long ones are not", async () => {
+test("arguments with very many values are malformed, and long ones are not", async () => {
   const values = (count: number): string => `{"list":[${"1,".repeat(count)}1]}`;
   const long = JSON.stringify({ text: "[1,".repeat(100_000) });
   const { message } = await ask({
@@ -218,7 +218,7 @@ test("arguments of very many values are malformed, and long ones are not", async
   ]);
 });
 
-test("a redirect is refused, so that the key stays where it belongs", async () => {
+test("a redirect is refused, so the key is not sent elsewhere", async () => {
   await using other = await ModelServer.start([{ text: "stolen" }]);
   const headers = { location: `${other.url}/chat/completions` };
   for (const status of [301, 302, 307, 308])
@@ -226,7 +226,7 @@ test("a redirect is refused, so that the key stays where it belongs", async () =
   expect(other.requests).toEqual([]);
 });
 
-test("an answer that is cut off, reset or unreadable can be asked for again", async () => {
+test("a response that is truncated, reset or unreadable can be retried", async () => {
   expect(await failure({ text: "half an", reset: true })).toBeInstanceOf(Error);
   expect(
     (await failure({ raw: 'data: {"choices":[{"delta":{"content":"half"}}]}\n\n' })).retryable,

@@ -151,7 +151,7 @@ test("googleai/NAME runs the tool loop with the variables of its SDK", async () 
 });
 
 test.for(["claude", "gemini"])(
-  "%s: a refusal is told once, an overload is tried again",
+  "%s: a refusal is reported once, an overload is retried",
   async (name) => {
     respond = (_, response) => {
       response.writeHead(400, { "content-type": "application/json" });

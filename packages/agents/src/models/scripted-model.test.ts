@@ -1,4 +1,4 @@
-/** The built-in model without a language model: scripts of prompt files, and the demonstration. */
+/** The built-in model without a language model: scripts of prompt files, and the demo. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { AgentFixture } from "../testing/agent-fixture.ts";
 
@@ -24,11 +24,11 @@ afterAll(async () => await fixture[Symbol.asyncDispose]());
 
 const run = async (name: string) => await fixture.client.executeAndWait(name, { task: "Hello" });
 
-test("without a script it says what it is, without any key", async () => {
+test("without a script, it says what it is, without any key", async () => {
   expect((await run("demo")).text).toBe("This is the scripted model. You said: Hello");
 });
 
-test("a script calls tools and refers to the task and to results", async () => {
+test("a script calls tools and can insert the task and results", async () => {
   expect(await run("script")).toMatchObject({
     status: "succeeded",
     text: "It said: This is the scripted model. You said: Hello there",
@@ -36,11 +36,11 @@ test("a script calls tools and refers to the task and to results", async () => {
   });
 });
 
-test("a script that is over ends the run", async () => {
+test("the run ends with the script", async () => {
   expect((await run("short")).text).toBe("The script has no further turn.");
 });
 
-test("a script that is not valid is an error that says where", async () => {
+test("an invalid script is an error with its position", async () => {
   expect((await run("bad")).error).toMatchObject({
     code: "MODEL_FAILED",
     message: expect.stringMatching(/config\.script.*say/) as string,

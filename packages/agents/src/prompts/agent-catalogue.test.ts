@@ -21,7 +21,7 @@ const source = (title: string) => `---\nmodel: a/b\nmetadata: { name: ${title} }
 const write = async (file: string, text: string) =>
   await writeFile(join(dir, "agents", file), text);
 
-/** The name of each agent, or that it is broken. */
+/** The name of each agent, or that it is invalid. */
 function titles(): Record<string, string> {
   return Object.fromEntries(
     catalogue
@@ -45,7 +45,7 @@ test("agents are found by file name first, then by title", async () => {
   expect(catalogue.find("nothing")).toBeUndefined();
 });
 
-test("files that are written, replaced at once, renamed and deleted are noticed", async () => {
+test("written, replaced, renamed and deleted files are noticed", async () => {
   await mkdir(join(dir, "agents"));
   await write("one.prompt", source("First"));
   await catalogue.open();
@@ -61,7 +61,7 @@ test("files that are written, replaced at once, renamed and deleted are noticed"
   await until({});
 });
 
-test("a broken file shows its error and the others go on working", async () => {
+test("an invalid file shows its error and the others keep working", async () => {
   await mkdir(join(dir, "agents"));
   await write("bad.prompt", "---\nmodel: [\n---\nHello\n");
   await write("good.prompt", source("Good"));
@@ -75,7 +75,7 @@ test("a broken file shows its error and the others go on working", async () => {
   await until({ bad: "Mended", good: "broken" });
 });
 
-test("a link that leads to itself is broken, and the others go on working", async () => {
+test("a link to itself is invalid, and the others keep working", async () => {
   await mkdir(join(dir, "agents"));
   await symlink("loop.prompt", join(dir, "agents", "loop.prompt"));
   await write("good.prompt", source("Good"));
@@ -83,7 +83,7 @@ test("a link that leads to itself is broken, and the others go on working", asyn
   expect(titles()).toEqual({ good: "Good", loop: "broken" });
 });
 
-test("a folder that comes later, goes and comes again is read", async () => {
+test("a folder that is created later, removed and created again is read", async () => {
   await catalogue.open();
   expect(titles()).toEqual({});
   for (const title of ["Late", "Later"]) {
@@ -95,7 +95,7 @@ test("a folder that comes later, goes and comes again is read", async () => {
   }
 });
 
-test("hidden files, other files and directories are no agents; links to files are", async () => {
+test("hidden files, other files and directories are not agents; links to files are", async () => {
   await mkdir(join(dir, "agents", "folder.prompt"), { recursive: true });
   await write(".hidden.prompt", source("Hidden"));
   await write("notes.md", "Hello");

@@ -6,11 +6,11 @@ import { parsePrompt } from "./parse-prompt.ts";
 
 const PAGE = new URL("../../../../docs/reference/frontmatter.md", import.meta.url);
 
-test("docs/reference/frontmatter.md is what the schemas say; make it anew with generate-frontmatter-page.ts when this fails", async () => {
+test("docs/reference/frontmatter.md matches the schemas; if this fails, regenerate it with generate-frontmatter-page.ts", async () => {
   expect(await readFile(PAGE, "utf8")).toBe(frontmatterPage());
 });
 
-test("it describes every key, also those of the sandbox and inside of others", async () => {
+test("it describes every key, including those of the sandbox and nested ones", async () => {
   const page = await readFile(PAGE, "utf8");
   for (const name of Object.keys(frontmatterSchema.shape))
     expect(page).toContain(`| \`${name}\` |`);
@@ -26,7 +26,7 @@ test("it describes every key, also those of the sandbox and inside of others", a
   expect(page).not.toMatch(/\| +\|$/m);
 });
 
-test("the agent that it shows is accepted", async () => {
+test("its example agent is valid", async () => {
   const source = /```yaml\n(---\n.*?)```/s.exec(await readFile(PAGE, "utf8"))?.[1] ?? "";
   expect(await parsePrompt("agents/shown.prompt", source)).toMatchObject({
     title: "Python Developer",

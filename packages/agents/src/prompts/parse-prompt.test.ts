@@ -1,4 +1,4 @@
-/** Files that are agents, and files that must not become one. */
+/** Valid agent files, and files that must be rejected. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
@@ -16,7 +16,7 @@ async function problemOf(source: string): Promise<string> {
   );
 }
 
-test("the Python Developer of the first design is understood as it is", async () => {
+test("the Python Developer of the first design is accepted unchanged", async () => {
   const file = join(FIXTURES, "python-developer.prompt");
   const agent = await parsePrompt("agents/python-developer.prompt", await readFile(file, "utf8"));
   expect(agent).toMatchObject({
@@ -32,7 +32,7 @@ test("the Python Developer of the first design is understood as it is", async ()
   expect(agent.template).toMatch(/^You are a Python developer agent\./);
 });
 
-test("the Log Analyzer of the first design is understood as it is", async () => {
+test("the Log Analyzer of the first design is accepted unchanged", async () => {
   const file = join(FIXTURES, "log-analyzer.prompt");
   const agent = await parsePrompt("agents/log-analyzer.prompt", await readFile(file, "utf8"));
   expect(agent).toMatchObject({
@@ -45,7 +45,7 @@ test("the Log Analyzer of the first design is understood as it is", async () => 
   expect(agent.output?.problem({ total_lines: 1.5 })).toBe("total_lines must be integer");
 });
 
-describe("bad files are refused with file, line and column", () => {
+describe("invalid files are refused with file, line and column", () => {
   test.for([
     ["no frontmatter", "Do something.", /^agents\/one\.prompt:1:1: .*starts with frontmatter/],
     ["no end", "---\nmodel: a/b\n", /:1:1: the frontmatter has no end/],
@@ -102,7 +102,7 @@ describe("unknown keys are refused with the nearest name", () => {
   });
 });
 
-test("an MCP server cannot pose as the sandbox or as an agent", async () => {
+test("an MCP server cannot impersonate the sandbox or an agent", async () => {
   for (const name of ["sandbox", "Sandbox", "sandbox_fs", "agent", "agent_x"])
     expect(await problemOf(withKeys(`mcp:\n  ${name}:\n    url: http://localhost/mcp`))).toMatch(
       /`mcp\.[^`]*`: .*must not begin with `sandbox` or `agent`/,
@@ -112,7 +112,7 @@ test("an MCP server cannot pose as the sandbox or as an agent", async () => {
   });
 });
 
-test("keys of metadata and of the model's configuration are not limited", async () => {
+test("keys of metadata and of the model's configuration are not restricted", async () => {
   const agent = await parse(
     withKeys("metadata: { name: A, team: x }\nconfig: { temperature: 0, reasoning_effort: low }"),
   );
@@ -132,7 +132,7 @@ test("Picoschema becomes JSON Schema", async () => {
   });
 });
 
-test("line ends of Windows and a byte order mark are no obstacle", async () => {
+test("Windows line ends and a byte order mark are accepted", async () => {
   const agent = await parse("\uFEFF---\r\nmodel: a/b\r\n---\r\nHello\r\nthere\r\n");
   expect(agent).toMatchObject({ model: "a/b", template: "Hello\nthere" });
 });

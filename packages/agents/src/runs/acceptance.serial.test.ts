@@ -166,7 +166,7 @@ for path in ["${marker}", "/etc/marker", "${secret}"]:
   }[];
   expect(exitCode).toBe(0);
   expect(stdout.match(/^(?:FileNotFound|Permission)Error$/gm)?.length).toBeGreaterThanOrEqual(3);
-  // The service's variables contain the model's key; the daemon's key opens sandboxes.
+  // The service's variables contain the model's key; the daemon's key gives access to sandboxes.
   for (const kept of ["host-secret", "sk-test", daemon.apiKey, fixture.model.url, "SQLite"])
     expect(stdout).not.toContain(kept);
   expect(await readFile(secret, "utf8")).toBe("host-secret");
@@ -174,7 +174,7 @@ for path in ["${marker}", "/etc/marker", "${secret}"]:
     await expect(readFile(path)).rejects.toMatchObject({ code: "ENOENT" });
 });
 
-test("the largest of them come out of the file store", async () => {
+test("the largest of them come from the file store", async () => {
   await mkdir(join(fixture.dir, "files"), { recursive: true });
   await using stored = await AgentFixture.start({
     daemon,
@@ -246,7 +246,7 @@ test('`agent run "Python Developer" "Write a hello world program and run it"` wo
   expect(toolResults(fixture.model)[2]).toMatchObject({ exit_code: 0, stdout: "Hello, World!\n" });
 });
 
-test("the scripted model shows a whole run without any key, in both modes", async () => {
+test("the scripted model shows a complete run without any key, in both modes", async () => {
   await using offline = await AgentFixture.start({
     daemon,
     env: { OPENAI_API_KEY: "", OPENAI_BASE_URL: "" },

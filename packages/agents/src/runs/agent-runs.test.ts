@@ -39,7 +39,7 @@ describe("a run", () => {
     ]);
   });
 
-  test("is found by the agent's title as well as by its file", async () => {
+  test("can be started by the agent's title or its file name", async () => {
     expect(await fixture.run("Kind Helper", [{ text: "Hi" }])).toMatchObject({
       agent_name: "helper",
     });
@@ -53,7 +53,7 @@ describe("a run", () => {
     });
   });
 
-  test("without a key of the model says in one sentence which variable to set", async () => {
+  test("without the model's key names the variable to set", async () => {
     await expect(fixture.client.execute("keyless")).rejects.toMatchObject({
       status: 400,
       message: "The model anthropic/claude needs a key: set ANTHROPIC_API_KEY.",
@@ -68,7 +68,7 @@ describe("a run", () => {
 });
 
 describe("structured input", () => {
-  test("is put into the template", async () => {
+  test("is inserted into the template", async () => {
     await fixture.run("strict", [{ text: "Hi" }], { input: { name: "Ada" } });
     expect(fixture.model.lastMessage?.content).toBe("Greet Ada.");
   });
@@ -92,11 +92,11 @@ describe("structured output", () => {
     ["plain", good],
     ["in a fence", `Here it is:\n\`\`\`json\n${good}\n\`\`\``],
     ["in a sentence", `The result is ${good}, as asked.`],
-  ] as const)("is understood %s", async ([, text]) => {
+  ] as const)("is accepted %s", async ([, text]) => {
     expect((await fixture.run("scorer", [{ text }])).output).toEqual({ score: 7, why: "fine" });
   });
 
-  test("is asked for with its schema", async () => {
+  test("is requested with its schema", async () => {
     await fixture.run("scorer", [{ text: good }]);
     expect(fixture.model.requests[0]?.body.messages[0]?.content).toMatch(
       /JSON Schema:\n\{.*"score"/,
@@ -113,7 +113,7 @@ describe("structured output", () => {
     expect(fixture.model.lastMessage?.content).toMatch(/score must be integer.*Answer again/);
   });
 
-  test("that stays wrong fails the run with what is wrong", async () => {
+  test("that stays wrong fails the run with the reason", async () => {
     const run = await fixture.run("scorer", [{ text: '{"score": 1}' }]);
     expect(run).toMatchObject({
       status: "failed",

@@ -1,5 +1,5 @@
 /**
- * Services that are killed, stopped, or share one database: no run and no sandbox is left behind.
+ * Services that are killed, stopped, or share one database leave no run and no sandbox behind.
  */
 import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -55,7 +55,7 @@ test.for([
   });
   const service = await services.start();
   const id = await startWorking(service, services, work);
-  // Longer than the lease: a living process keeps its sandbox.
+  // Longer than the lease: a live process keeps its sandbox.
   await setTimeout(LEASE_SECONDS * 1000 + 1500);
   expect(await runningSession(id)).toMatchObject({ status: "running" });
   await service.end("SIGKILL");
@@ -91,7 +91,7 @@ test("another process fails the runs of a dead one and ends their sandboxes at o
   while ((await runningSession(id)) !== undefined) await setTimeout(20);
 });
 
-test("a service that starts later fails what a dead one left, once", async () => {
+test("a service that starts later fails the runs of a dead one, once", async () => {
   await using services = await ServiceProcesses.create({
     agents: AGENTS,
     daemon,
@@ -108,7 +108,7 @@ test("a service that starts later fails what a dead one left, once", async () =>
   expect((await third.client.run(id)).status).toBe("failed");
 });
 
-test("a service that was stalled and goes on finishes its runs", async () => {
+test("a service that was stalled and continues finishes its runs", async () => {
   const heartbeatMs = 500;
   await using services = await ServiceProcesses.create({ agents: AGENTS, daemon, heartbeatMs });
   const service = await services.start();

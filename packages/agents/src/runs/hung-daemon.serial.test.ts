@@ -52,7 +52,7 @@ test("a daemon that hangs in the middle of a command fails the run", async () =>
   }
 });
 
-test("a daemon that never answers fails the run", async () => {
+test("a daemon that never responds fails the run", async () => {
   const sockets = new Set<{ destroy(): void }>();
   const mute = createServer((socket) => sockets.add(socket.on("error", () => undefined)));
   mute.listen(0, "127.0.0.1");

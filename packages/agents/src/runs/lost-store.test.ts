@@ -1,5 +1,5 @@
 /**
- * A database that fails during a run, or in which another process took the run over, ends the run
+ * A database that fails during a run, or in which another process took over the run, ends the run
  * and not the service.
  */
 import { join } from "node:path";
@@ -9,7 +9,7 @@ import { EventLog } from "../store/event-log.ts";
 import { RunStore } from "../store/run-store.ts";
 import { AgentFixture, agent } from "../testing/agent-fixture.ts";
 
-test("a run whose events cannot be stored fails, and the service goes on", async () => {
+test("a run whose events cannot be stored fails, and the service continues", async () => {
   await using fixture = await AgentFixture.start({ agents: { helper: agent("") } });
   fixture.model.play([{ text: "tick ", endless: true, pieceDelayMs: 10 }]);
   const id = await fixture.client.execute("helper", { task: "x" });
@@ -29,7 +29,7 @@ test("a run whose events cannot be stored fails, and the service goes on", async
   expect((await fixture.run("helper", [{ text: "Back." }])).text).toBe("Back.");
 });
 
-test("a process that another one took for dead tells nothing more about the run", async () => {
+test("a process that another one declared dead reports nothing more about the run", async () => {
   await using fixture = await AgentFixture.start({ agents: { helper: agent("") } });
   fixture.model.play([{ text: "tick ", endless: true, pieceDelayMs: 10 }]);
   const id = await fixture.client.execute("helper", { task: "x" });

@@ -41,7 +41,7 @@ afterAll(async () => {
 
 const call = (name: string, given: object = {}, id = name) => ({ name, arguments: given, id });
 
-test("tools of a program are shown and called", async () => {
+test("tools of a program are offered and called", async () => {
   const run = await fixture.run("local", [
     {
       calls: [
@@ -71,7 +71,7 @@ test("tools over HTTP are called with the headers of the file", async () => {
   expect(http.headers[0]?.["x-key"]).toBe("t0ken");
 });
 
-test("a program gets few variables, and none that hold keys", async () => {
+test("a program gets few variables, and none that contain keys", async () => {
   await fixture.run("local", [{ calls: [call("tools_variables")] }, { text: "" }]);
   const [{ content }] = toolResults(fixture.model) as [{ content: string }];
   const usual = new Set(["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"]);
@@ -112,13 +112,13 @@ test.for([
   ["missing", /needs the variable NOT_SET/],
   ["absent", /The MCP server gone of the agent absent cannot be used/],
   ["unreachable", /The MCP server gone of the agent unreachable cannot be used/],
-] as const)("a server that cannot be used fails the run: %s", async ([name, message]) => {
+] as const)("an unusable server fails the run: %s", async ([name, message]) => {
   const run = await fixture.run(name, [{ text: "never" }]);
   expect(run).toMatchObject({ status: "failed", error: { code: "TOOLS_FAILED", message } });
   expect(fixture.model.requests).toEqual([]);
 });
 
-test("long results are shortened, and say so", async () => {
+test("long results are shortened, and marked as such", async () => {
   await fixture.run("local", [{ calls: [call("tools_long")] }, { text: "" }]);
   const [{ content }] = toolResults(fixture.model) as [{ content: string }];
   expect(content.length).toBeLessThan(110_000);
@@ -138,7 +138,7 @@ test("a server that dies is an error that the model can act on", async () => {
   ]);
 });
 
-test("programs end with the run, also when it is cancelled in the middle of a call", async () => {
+test("programs end with the run, even if it is cancelled during a call", async () => {
   fixture.model.play([{ calls: [call("tools_wait")] }]);
   const id = await fixture.client.execute("local", { task: "x" });
   await fixture.until(id, "tool_call");

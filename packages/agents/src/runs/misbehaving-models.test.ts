@@ -16,7 +16,7 @@ beforeAll(async () => {
 afterAll(async () => await fixture[Symbol.asyncDispose]());
 
 describe("a model that misbehaves", () => {
-  test("calls tools that do not exist and is told so", async () => {
+  test("calls tools that do not exist and gets an error", async () => {
     const run = await fixture.run("helper", [
       { calls: [{ name: "sandbox_exec", arguments: {} }] },
       { text: "Without, then." },
@@ -29,7 +29,7 @@ describe("a model that misbehaves", () => {
     ]);
   });
 
-  test("gives its calls names and ids of a megabyte, which fill neither events nor the conversation", async () => {
+  test("gives its calls names and ids of a megabyte, which do not fill events or the conversation", async () => {
     const large = "x".repeat(1_000_000);
     const run = await fixture.run("helper", [
       { calls: [{ name: large, arguments: {}, id: large }], pieceLength: 65_536 },
@@ -41,14 +41,14 @@ describe("a model that misbehaves", () => {
     expect(JSON.stringify(await fixture.eventsOf(run.run_id)).length).toBeLessThan(10_000);
   });
 
-  test("answers with JSON that is nested too deep to be stored, and is told so", async () => {
+  test("responds with JSON that is nested too deep to be stored, and gets an error", async () => {
     const deep = "[".repeat(100_000) + "]".repeat(100_000);
     const run = await fixture.run("free", [{ text: deep, pieceLength: 65_536 }, { text: "[[1]]" }]);
     expect(run).toMatchObject({ status: "succeeded", output: [[1]], steps: 2 });
     expect(fixture.model.lastMessage?.content).toMatch(/nested more than 200 levels deep/);
   });
 
-  test("calls tools for ever and is ended by max_steps, clearly", async () => {
+  test("calls tools forever and is ended by max_steps, with a clear error", async () => {
     const run = await fixture.run("brief", [{ calls: [{ name: "again", arguments: {} }] }]);
     expect(run).toMatchObject({
       status: "failed",
@@ -67,7 +67,7 @@ describe("a model that misbehaves", () => {
     expect(run).toMatchObject({ status: "failed", error: { code: "OUTPUT_LIMIT_EXCEEDED" } });
   });
 
-  test("is filtered by its provider, which the run says", async () => {
+  test("is filtered by its provider, and the run says so", async () => {
     const run = await fixture.run("helper", [{ text: "", finishReason: "content_filter" }]);
     expect(run.error).toMatchObject({
       code: "MODEL_FAILED",
@@ -77,7 +77,7 @@ describe("a model that misbehaves", () => {
 });
 
 describe("a model server", () => {
-  test("that answers 500, 429 and resets is asked again, with growing pauses", async () => {
+  test("that returns 500, 429 and resets is retried with increasing pauses", async () => {
     const run = await fixture.run("helper", [
       { status: 500 },
       { status: 429 },
@@ -91,7 +91,7 @@ describe("a model server", () => {
     expect(retries).toMatchObject([{ attempt: 1 }, { attempt: 2 }, { attempt: 3 }]);
   });
 
-  test("that asks for a pause gets it", async () => {
+  test("that requests a pause gets it", async () => {
     await fixture.run("helper", [
       { status: 429, headers: { "retry-after": "0.2" } },
       { text: "Now." },
@@ -100,13 +100,13 @@ describe("a model server", () => {
     expect(second!.atMs - first!.atMs).toBeGreaterThanOrEqual(195);
   });
 
-  test("that asks for a very long pause ends the run at once", async () => {
+  test("that requests a very long pause ends the run at once", async () => {
     const run = await fixture.run("helper", [{ status: 429, headers: { "retry-after": "3600" } }]);
     expect(run.error).toMatchObject({ code: "MODEL_UNAVAILABLE" });
     expect(fixture.model.requests).toHaveLength(1);
   });
 
-  test("that keeps failing ends the run with a clear error after a bounded number of attempts", async () => {
+  test("that keeps failing ends the run with a clear error after a limited number of attempts", async () => {
     const run = await fixture.run("helper", [{ status: 503, error: "overloaded" }]);
     expect(run).toMatchObject({
       status: "failed",
@@ -119,7 +119,7 @@ describe("a model server", () => {
     expect(fixture.model.requests).toHaveLength(4);
   });
 
-  test("that refuses is not asked again", async () => {
+  test("that refuses is not retried", async () => {
     const run = await fixture.run("helper", [{ status: 401, error: "wrong key" }]);
     expect(run.error).toMatchObject({
       code: "MODEL_FAILED",
@@ -137,7 +137,7 @@ describe("a model server that hangs", () => {
   });
   afterAll(async () => await impatient[Symbol.asyncDispose]());
 
-  test("is given up after its silence, and asked again", async () => {
+  test("is retried after its silence", async () => {
     const run = await impatient.run("helper", [
       { text: "Hm", hang: true },
       { text: "Sorry, here." },
@@ -150,7 +150,7 @@ describe("a model server that hangs", () => {
     expect(run.error?.message).toMatch(/after 4 attempts: The model sent nothing for 0\.3 seconds/);
   });
 
-  test("or drips for ever is ended by the run's timeout", async () => {
+  test("or sends slowly forever is ended by the run's timeout", async () => {
     const drip = { text: "tick ", endless: true, pieceDelayMs: 20 };
     const run = await fixture.run("hasty", [drip]);
     expect(run.error).toMatchObject({

@@ -25,7 +25,7 @@ function turn(asked: Model, options: Partial<TurnOptions> = {}): Promise<Generat
   });
 }
 
-test("a model that sets itself no limit and does not heed the signal is stopped", async () => {
+test("a model without its own limit that ignores the signal is stopped", async () => {
   const texts: string[] = [];
   let isOver = false;
   const flood = model(async (_, { onChunk }) => {
@@ -43,7 +43,7 @@ test("a model that sets itself no limit and does not heed the signal is stopped"
   expect(texts).toHaveLength(10);
 });
 
-test("a model that never answers and does not heed the signal is given up when the run is", async () => {
+test("a model that never responds and ignores the signal is abandoned when the run is", async () => {
   const stop = new AbortController();
   const waiting = turn(
     model(() => new Promise(() => undefined)),
@@ -53,7 +53,7 @@ test("a model that never answers and does not heed the signal is given up when t
   await expect(waiting).rejects.toThrow("cancelled");
 });
 
-test("a model that talks in time may talk for as long as it likes", async () => {
+test("a model that keeps sending can take any time", async () => {
   const slow = model(async (_, { onChunk }) => {
     for (let count = 0; count < 10; count++) {
       await new Promise((resolve) => setTimeout(resolve, 100));
@@ -64,7 +64,7 @@ test("a model that talks in time may talk for as long as it likes", async () => 
   expect(await turn(slow, { idleTimeoutMs: 700 })).toBe(NOTHING);
 });
 
-test("pauses between attempts grow, and are never shorter than half", async () => {
+test("pauses between attempts increase, and are never shorter than half", async () => {
   const delays: number[] = [];
   const broken = model(() => Promise.reject(new Error("fetch failed")));
   const retry = { maxRetries: 5, firstDelayMs: 8, maxDelayMs: 32, maxRetryAfterMs: 1_000 };

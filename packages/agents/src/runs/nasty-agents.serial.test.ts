@@ -1,5 +1,5 @@
 /**
- * Agents that do everything wrong, against real sandboxes: each mistake gets an answer to act on.
+ * Agents that make every mistake, against real sandboxes: each gets an error to act on.
  */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { TestDaemon } from "../../../../tests/support/test-daemon.ts";
@@ -49,7 +49,7 @@ async function livingSessions(): Promise<readonly { readonly key?: string }[]> {
   return (await daemon.call<{ key?: string }[]>("GET", path)).body;
 }
 
-describe("what a model can act on", () => {
+describe("errors that a model can act on", () => {
   test("wrong ids, wrong types, unknown fields and both spellings at once", async () => {
     const answers = await answersTo(
       call("sandbox_exec", { sandbox_id: "ses_000000000000000000000000", cmd: "true" }),
@@ -109,7 +109,7 @@ describe("what a model can act on", () => {
   });
 });
 
-test("ten megabytes of arguments are written or refused by limit, and not sent back to the model", async () => {
+test("ten megabytes of arguments are written or refused by a limit, and not sent back to the model", async () => {
   const big = "x".repeat(10_000_000);
   const run = await fixture.run("coder", [
     { ...turn(call("sandbox_fs_write", { path: "big.txt", content: big })), pieceLength: 65_536 },
@@ -133,7 +133,7 @@ test("ten megabytes of arguments are written or refused by limit, and not sent b
   expect(JSON.stringify(events).length).toBeLessThan(500_000);
 });
 
-test("a command that floods its output fills neither events nor the model", async () => {
+test("a command that floods its output does not fill events or the model's context", async () => {
   const flood = "head -c 50000000 /dev/zero | tr '\\0' x; echo; echo done";
   const run = await fixture.run("coder", [
     turn(call("sandbox_exec", { command: flood })),
@@ -156,7 +156,7 @@ test("tool loops end at max_steps, and the sandbox with them", async () => {
   expect(await livingSessions()).toEqual([]);
 });
 
-test("parallel calls in one turn share one sandbox, also when it does not exist yet", async () => {
+test("parallel calls in one turn share one sandbox, even if it does not exist yet", async () => {
   const names = Array.from({ length: 12 }, (_, index) => `f${index}`);
   const calls = names.map((name) =>
     call("sandbox_exec", { cmd: ["sh", "-c", `echo ${name} > ${name}`] }, name),
@@ -171,7 +171,7 @@ test("parallel calls in one turn share one sandbox, also when it does not exist 
   expect(results.at(-1)?.stdout.trim()).toBe("12");
 });
 
-test("another run's sandbox is answered exactly like one that does not exist", async () => {
+test("another run's sandbox is reported exactly like one that does not exist", async () => {
   const owner = await AgentFixture.start({
     daemon,
     agents: { coder: agent("sandbox: { mode: code }") },
@@ -196,7 +196,7 @@ test("another run's sandbox is answered exactly like one that does not exist", a
 });
 
 describe("time", () => {
-  test("spent in the sandbox does not count as the run's", async () => {
+  test("spent in the sandbox does not count towards the run's timeout", async () => {
     const run = await fixture.run("hasty", [
       turn(call("sandbox_exec", { command: "sleep 16; echo slept" })),
       { text: "Rested." },
@@ -204,7 +204,7 @@ describe("time", () => {
     expect(run).toMatchObject({ status: "succeeded", text: "Rested." });
   });
 
-  test("of a command is limited by the call, with what it printed", async () => {
+  test("of a command is limited by the call, which returns what it printed", async () => {
     await fixture.run("coder", [
       turn(call("sandbox_exec", { command: "echo early; sleep 60", timeout_seconds: 1 })),
       { text: "Too slow." },
@@ -225,7 +225,7 @@ test("cancelling ends the command in the sandbox and the sandbox itself", async 
   expect(await livingSessions()).toEqual([]);
 });
 
-test("a run whose sandboxes stop answering tells the model no addresses, paths or stacks", async () => {
+test("a run whose sandboxes stop responding tells the model no addresses, paths or stacks", async () => {
   const fragile = await TestDaemon.start();
   const other = await AgentFixture.start({
     daemon: fragile,

@@ -6,7 +6,7 @@ import { shortenedText, shortenedTo } from "./shorten.ts";
 import { Slots } from "./slots.ts";
 
 describe("the clock of a run", () => {
-  test("stands still while sandboxes work, also when several do", async () => {
+  test("pauses while sandboxes work, even several of them", async () => {
     let isOver = false;
     const clock = new RunClock(60, () => (isOver = true));
     const work = [clock.paused(() => setTimeout(150)), clock.paused(() => setTimeout(100))];
@@ -16,7 +16,7 @@ describe("the clock of a run", () => {
     expect(isOver).toBe(true);
   });
 
-  test("goes on after work that failed, and not after the end", async () => {
+  test("continues after work that failed, and not after the end", async () => {
     let timeouts = 0;
     const clock = new RunClock(20, () => (timeouts += 1));
     await expect(clock.paused(() => Promise.reject(new Error("no")))).rejects.toThrow("no");
@@ -29,7 +29,7 @@ describe("the clock of a run", () => {
     expect(timeouts).toBe(1);
   });
 
-  test("does not count time in which the process was suspended", async () => {
+  test("does not count time during which the process was suspended", async () => {
     let isOver = false;
     using _clock = new RunClock(500, () => (isOver = true), 50);
     // As after SIGSTOP, for longer than the run's timeout.
@@ -43,7 +43,7 @@ describe("the clock of a run", () => {
 describe("slots", () => {
   const never = new AbortController().signal;
 
-  test("let so many work at once, and the others in turn", async () => {
+  test("run so many at once, and the others in turn", async () => {
     const slots = new Slots(2, 10);
     let [atOnce, most] = [0, 0];
     const order: number[] = [];
@@ -57,7 +57,7 @@ describe("slots", () => {
     expect([most, order]).toEqual([2, [0, 1, 2, 3, 4, 5, 6, 7]]);
   });
 
-  test("are given back after failures and by those who leave the queue", async () => {
+  test("are released after failures and by callers that leave the queue", async () => {
     const slots = new Slots(1, 1);
     const gate = Promise.withResolvers<void>();
     const first = slots.use(() => gate.promise, never);
@@ -75,7 +75,7 @@ describe("slots", () => {
 });
 
 describe("shortening", () => {
-  test("keeps what is short and the shape of what is not", () => {
+  test("keeps short values, and the structure of long ones", () => {
     const value = { path: "a.txt", lines: ["x".repeat(10_000), "y"], size: 3 };
     expect(shortenedTo(value, 100_000)).toBe(value);
     const shorter = shortenedTo(value, 1_000) as typeof value;
@@ -84,7 +84,7 @@ describe("shortening", () => {
     expect(JSON.stringify(shorter).length).toBeLessThanOrEqual(1_000);
   });
 
-  test("ends also for what is large without long texts", () => {
+  test("also terminates for large values without long texts", () => {
     const numbers = Array.from({ length: 10_000 }, (_, index) => index);
     const shorter = shortenedTo(numbers, 1_000);
     expect(shorter).toMatchObject({ shortened: true, length: JSON.stringify(numbers).length });

@@ -21,7 +21,7 @@ beforeAll(async () => {
 afterAll(async () => await fixture[Symbol.asyncDispose]());
 
 describe("agents as tools", () => {
-  test("get a task and give their answer", async () => {
+  test("get a task and return their answer", async () => {
     const run = await fixture.run("boss", ({ messages }, index) => {
       if (index === 0)
         return { calls: [{ name: "agent_helper", arguments: { task: "Tell a number" } }] };
@@ -34,7 +34,7 @@ describe("agents as tools", () => {
     expect(child).toMatchObject({ agent_name: "helper", parent_run_id: run.run_id, text: "42" });
   });
 
-  test("are shown with their description and the schema of their input", async () => {
+  test("have their description and the schema of their input", async () => {
     await fixture.run("boss", [{ text: "ok" }]);
     const tools = fixture.model.requests[0]?.body.tools?.map(({ function: shown }) => shown);
     expect(tools).toMatchObject([
@@ -50,7 +50,7 @@ describe("agents as tools", () => {
     ]);
   });
 
-  test("that fail, or get wrong input, are errors that a model can act on", async () => {
+  test("that fail, or get invalid input, return errors that a model can act on", async () => {
     const run = await fixture.run("boss", ({ messages }, index) => {
       if (index === 0)
         return {
@@ -74,7 +74,7 @@ describe("agents as tools", () => {
     expect(errors[0]?.error.message).toMatch(/name is missing/);
   });
 
-  test("that call each other in a circle come to an end", async () => {
+  test("that call each other in a circle are limited", async () => {
     const run = await fixture.run("circle", ({ messages }) =>
       messages.some(({ role }) => role === "tool")
         ? { text: "up" }
@@ -113,7 +113,7 @@ describe("cancelling", () => {
     expect((await fixture.client.run(String(child))).status).toBe("cancelled");
   });
 
-  test("ends a run that waits to ask its model again", async () => {
+  test("ends a run that waits to retry its model", async () => {
     fixture.model.play([{ status: 429, headers: { "retry-after": "2" } }]);
     const id = await fixture.client.execute("helper", { task: "x" });
     await fixture.until(id, "model_retry");
@@ -122,7 +122,7 @@ describe("cancelling", () => {
     expect(fixture.model.requests).toHaveLength(1);
   });
 
-  test("ends a run that waits for its turn, and the next one gets it", async () => {
+  test("ends a run that waits for its turn, and the next one starts", async () => {
     await using narrow = await AgentFixture.start({
       agents: { helper: agent("") },
       env: { SANDKASTEN_AGENTS_MAX_RUNS: "1" },
@@ -144,7 +144,7 @@ describe("cancelling", () => {
     expect((await narrow.eventsOf(third)).at(-1)).toMatchObject({ text: "My turn." });
   });
 
-  test("through another service on the same data ends a run, too", async () => {
+  test("through another service on the same data also ends a run", async () => {
     await using other = await startAgentService({
       dir: fixture.dir,
       listen: "127.0.0.1:0",
@@ -161,7 +161,7 @@ describe("cancelling", () => {
     });
   });
 
-  test("a run that has ended changes nothing", async () => {
+  test("does not change a run that has ended", async () => {
     const run = await fixture.run("helper", [{ text: "Done" }]);
     expect(await fixture.client.cancel(run.run_id)).toMatchObject({ status: "succeeded" });
     await expect(fixture.client.cancel("run_none")).rejects.toMatchObject({

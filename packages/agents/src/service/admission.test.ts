@@ -34,13 +34,13 @@ function get(port: number, headers: readonly string[], path = "/secret") {
 
 const host = ["Host", "127.0.0.1:8587"];
 
-test("over loopback no key is needed unless one is configured", async () => {
+test("on loopback, no key is needed unless one is configured", async () => {
   const port = await serve();
   expect(await get(port, host)).toEqual({ status: 200, body: '{"secret":true}' });
   expect((await get(port, ["Host", "localhost"])).status).toBe(200);
 });
 
-test("with a key, only the key gets in, and nothing else is told", async () => {
+test("with a key, only requests with the key are admitted, and others learn nothing", async () => {
   const port = await serve({ apiKey: "right" });
   for (const headers of [
     [],
@@ -76,7 +76,7 @@ test("a page whose name was rebound to this machine is refused", async () => {
   expect((await get(port, [...host, "Host", "attacker.example"])).status).toBe(403);
 });
 
-test("a name that the operator allows is served", async () => {
+test("a name that the administrator allows is accepted", async () => {
   const port = await serve({ allowedHosts: ["agents.example"] });
   expect((await get(port, ["Host", "agents.example:8587"])).status).toBe(200);
   expect((await get(port, ["Host", "other.example"])).status).toBe(403);

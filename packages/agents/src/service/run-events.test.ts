@@ -55,7 +55,7 @@ test("a bad cursor and an unknown run are refused", async () => {
   expect((await get("/v1/runs/run_none")).status).toBe(404);
 });
 
-test("events come while the run goes on", async () => {
+test("events arrive while the run continues", async () => {
   fixture.model.play([{ text: "One. ", hang: true }]);
   const id = await fixture.client.execute("helper", { task: "x" });
   expect(await fixture.until(id, "text")).toMatchObject({ text: "One. " });
@@ -76,7 +76,7 @@ test("runs are listed newest first, by agent and status, page by page", async ()
   expect((await other.client.runs({ status: "failed" })).runs).toEqual([]);
 });
 
-test("what is large is left out of lists, which say so, and the run itself has it", async () => {
+test("large values are omitted from lists, which say so, and included in the run itself", async () => {
   const large = "x".repeat(20_000);
   await using other = await AgentFixture.start({
     agents: { a: agent("input: { schema: { text?: string } }\noutput: { format: json }") },
@@ -106,7 +106,7 @@ test("what is large is left out of lists, which say so, and the run itself has i
   });
 });
 
-test("agents are listed and shown, also the broken ones", async () => {
+test("agents are listed and shown, including invalid ones", async () => {
   expect(await fixture.client.agents()).toMatchObject([
     { name: "bad", error: expect.stringMatching(/^agents\/bad\.prompt:1:1: /) as string },
     { name: "helper", model: "openai/tiny", mode: "none" },
@@ -123,7 +123,7 @@ test("agents are listed and shown, also the broken ones", async () => {
   await expect(fixture.client.agent("none")).rejects.toMatchObject({ code: "AGENT_NOT_FOUND" });
 });
 
-test("bodies of /execute are checked", async () => {
+test("bodies of /execute are validated", async () => {
   const post = async (body: string, type = "application/json") =>
     await fetch(`${fixture.service.url}/execute`, {
       method: "POST",
@@ -145,7 +145,7 @@ async function stuckReader(path: string): Promise<Socket> {
   return socket;
 }
 
-test("readers that do not read cost hardly any memory", async () => {
+test("readers that do not read use hardly any memory", async () => {
   const { run_id: id } = await fixture.run("helper", [{ text: "Hi" }]);
   using database = new DatabaseSync(join(fixture.dir, ".sandkasten", "agents.db"));
   const insert = database.prepare("INSERT INTO run_events VALUES (?, ?, '', 'text', ?)");

@@ -46,14 +46,14 @@ test("refusals have the error format of the daemon", async () => {
   ]);
 });
 
-test("what fails inside is answered without its cause", async () => {
+test("internal errors are returned without their cause", async () => {
   const answer = await service().inject({ url: "/crash" });
   expect(answer.statusCode).toBe(500);
   expect(answer.json()).toMatchObject({ error_code: "INTERNAL_ERROR" });
   expect(answer.body).not.toMatch(/ENOENT|secret|at /);
 });
 
-test("only JSON is read, so no form of a foreign page can start anything", async () => {
+test("only JSON is accepted, so no form of a foreign page can start anything", async () => {
   const form = { url: "/echo", method: "POST", payload: '{"a":1}' } as const;
   for (const type of ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"]) {
     const answer = await service().inject({ ...form, headers: { "content-type": type } });
@@ -66,7 +66,7 @@ test("only JSON is read, so no form of a foreign page can start anything", async
   expect(answer.json()).toEqual({ body: { a: 1 } });
 });
 
-test("bodies that are no JSON, poisoned or too large are refused", async () => {
+test("bodies that are invalid, poisoned or too large are refused", async () => {
   const post = async (payload: string) =>
     await service().inject({ url: "/echo", method: "POST", headers: json, payload });
   expect((await post("{")).json()).toMatchObject({ error_code: "INVALID_REQUEST" });
@@ -99,7 +99,7 @@ test("a body of very many values is refused before it is parsed", async () => {
   ]);
 });
 
-test("an error does not repeat all that is wrong with a body", async () => {
+test("an error does not list everything that is wrong with a body", async () => {
   const names = Array.from({ length: 20_000 }, (_, index) => `unknown${index}`);
   const answer = await service().inject({
     url: "/strict",
@@ -114,7 +114,7 @@ test("an error does not repeat all that is wrong with a body", async () => {
   expect(answer.body.length).toBeLessThan(1000);
 });
 
-test("a client that leaves in the middle of its body is no error of the service", async () => {
+test("a client that leaves in the middle of its body is not an error of the service", async () => {
   const lines: string[] = [];
   const log = pino({ level: "warn" }, { write: (line: string) => void lines.push(line) });
   const served = buildService({
@@ -135,7 +135,7 @@ test("a client that leaves in the middle of its body is no error of the service"
   expect(lines).toEqual([]);
 });
 
-test("a client that never finishes its headers loses its connection", async () => {
+test("a client that never finishes its headers is disconnected", async () => {
   const slow = buildService({
     log: pino({ level: "silent" }),
     modules: [],

@@ -45,7 +45,7 @@ test("an older database keeps its rows and gets the missing migrations, each onc
   }
 });
 
-test("a migration that fails leaves the database as it was", () => {
+test("a migration that fails does not change the database", () => {
   openDatabase(path, [FIRST]).close();
   const broken: Migration = { name: "broken", sql: "DROP TABLE things; SELECT nonsense" };
   expect(() => openDatabase(path, [FIRST, SECOND, broken])).toThrow(/nonsense/);
@@ -74,7 +74,7 @@ test("a database of another program is refused and not changed", () => {
   expect(database.prepare("SELECT name FROM sqlite_schema").all()).toEqual([{ name: "users" }]);
 });
 
-test("a file that is no database is refused with what to do", async () => {
+test("a file that is not a database is refused with what to do", async () => {
   const text = join(directory, "notes.txt");
   await writeFile(text, "just some notes that are long enough to not be empty\n".repeat(100));
   expect(() => openDatabase(text, [FIRST])).toThrow(/cannot be read: .*--data-dir/);

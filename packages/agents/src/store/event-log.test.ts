@@ -30,7 +30,7 @@ async function collect(events: AsyncIterable<RunEvent>, count: number): Promise<
   return seen;
 }
 
-test("events of each run are numbered from 1, and come back as they were", () => {
+test("events of each run are numbered from 1, and are read back unchanged", () => {
   const log = new EventLog(database);
   log.append("a", "text", { text: "one" });
   log.append("b", "text", { text: "other" });
@@ -45,7 +45,7 @@ test("events of each run are numbered from 1, and come back as they were", () =>
   expect(log.read("nothing", 0, 10)).toEqual([]);
 });
 
-test("a follower sees what was there and then what comes, each event once", async () => {
+test("a follower sees past and then future events, each once", async () => {
   const log = new EventLog(database, { pollIntervalMs: 60_000 });
   for (let count = 0; count < 250; count++) log.append("a", "text", { count });
   const seen = collect(log.follow("a", 100, new AbortController().signal), 160);
@@ -67,7 +67,7 @@ test("a follower sees events that another process appends", async () => {
   expect(await seen).toEqual([1, 2]);
 });
 
-test("following ends when the run is over and all was seen, and when the signal fires", async () => {
+test("following ends when the run has ended and everything was seen, and when the signal fires", async () => {
   const log = new EventLog(database, { pollIntervalMs: 5 });
   log.append("a", "run_ended", {});
   let over = false;

@@ -23,13 +23,13 @@ test("a process is alive until it has been silent for too long", () => {
   expect(one.alive()).toEqual([one.id]);
 });
 
-test("a process that says that it ends is dead at once", () => {
+test("a process that reports its end is dead at once", () => {
   const [one, other] = [registry(), registry()];
   other.stop();
   expect(one.alive()).toEqual([one.id]);
 });
 
-test("a process of another boot is dead, whatever its time says", () => {
+test("a process of another boot is dead, whatever its time", () => {
   const one = registry();
   database.exec("INSERT INTO processes VALUES ('prc_old', 'another-boot', 9e15)");
   expect(one.alive()).toEqual([one.id]);
@@ -51,7 +51,7 @@ test("a process that was stalled is dead for others and alive for itself, and le
   expect(seen).toEqual([[other.id, one.id]]);
 });
 
-test("the heartbeat is written by itself once started", async () => {
+test("the heartbeat is written automatically once started", async () => {
   const one = new ProcessRegistry(database, { beatIntervalMs: 5, now: () => nowMs });
   one.start();
   nowMs += 60_000;

@@ -30,7 +30,7 @@ const newRun = (runId: string, processId = "one"): NewRun => ({
   processId,
 });
 
-test("a run goes from queued over running to its end, and keeps what it was given", () => {
+test("a run changes from queued to running to its end, and keeps its input", () => {
   using database = openDatabase(path, ALL);
   const runs = new RunStore(database);
   expect(runs.create(newRun("r1"))).toBe(true);
@@ -49,14 +49,14 @@ test("a run goes from queued over running to its end, and keeps what it was give
   expect(runs.end("r1", "one", { status: "failed" })).toBe(false);
 });
 
-test("an id is given once", () => {
+test("an id is used once", () => {
   using database = openDatabase(path, ALL);
   const runs = new RunStore(database);
   expect([runs.create(newRun("r1")), runs.create(newRun("r1", "two"))]).toEqual([true, false]);
   expect(runs.get("r1")?.processId).toBe("one");
 });
 
-test("runs of dead processes are failed once, and their old process cannot end them any more", () => {
+test("runs of dead processes are failed once, and their old process can no longer end them", () => {
   using database = openDatabase(path, ALL);
   using other = openDatabase(path, ALL);
   const [runs, others] = [new RunStore(database), new RunStore(other)];
@@ -71,7 +71,7 @@ test("runs of dead processes are failed once, and their old process cannot end t
   expect(runs.get("r2")?.status).toBe("queued");
 });
 
-test("a living process cannot change a run of another", () => {
+test("a live process cannot change a run of another", () => {
   using database = openDatabase(path, ALL);
   const runs = new RunStore(database);
   runs.create(newRun("r1", "one"));
@@ -85,7 +85,7 @@ test("a living process cannot change a run of another", () => {
   expect(runs.get("r1")).toMatchObject({ status: "running", steps: 0, text: undefined });
 });
 
-test("a request to cancel reaches the process of the run, and none that has ended", () => {
+test("a request to cancel reaches the process of the run, and not a run that has ended", () => {
   using database = openDatabase(path, ALL);
   const runs = new RunStore(database);
   runs.create(newRun("r1"));
@@ -95,7 +95,7 @@ test("a request to cancel reaches the process of the run, and none that has ende
   expect([runs.requestCancel("r1"), runs.cancelRequests("one")]).toEqual([false, []]);
 });
 
-test("a database of the version before keeps its events and gets the tables of runs", () => {
+test("a database of the previous version keeps its events and gets the tables of runs", () => {
   {
     using older = openDatabase(path, EVENT_MIGRATIONS);
     new EventLog(older).append("r1", "run_started", { agent_name: "helper" });
@@ -105,7 +105,7 @@ test("a database of the version before keeps its events and gets the tables of r
   expect(new RunStore(newer).create(newRun("r1"))).toBe(true);
 });
 
-test("old runs go with their events; those under way, younger ones and those of workflows stay", () => {
+test("old runs are deleted with their events; active and younger ones and those of workflows stay", () => {
   using database = openDatabase(path, ALL);
   const [runs, events] = [new RunStore(database), new EventLog(database)];
   for (const id of ["old", "young", "working"]) {
@@ -127,7 +127,7 @@ test("old runs go with their events; those under way, younger ones and those of 
   expect(["old", "young"].map((id) => events.read(id, 0, 9).length)).toEqual([0, 1]);
 });
 
-test("values that are no text come back as they were", () => {
+test("values that are not text are read back unchanged", () => {
   using database = openDatabase(path, ALL);
   const runs = new RunStore(database);
   for (const [index, output] of [null, false, 0, "", { a: null }, "ü\u0000x"].entries()) {

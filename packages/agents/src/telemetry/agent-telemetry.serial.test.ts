@@ -57,7 +57,7 @@ afterAll(async () => {
   await receiver[Symbol.asyncDispose]();
 });
 
-/** Makes an agent run these calls, all in one turn, and returns the spans of its run. */
+/** Lets an agent make these calls, all in one turn, and returns the spans of its run. */
 async function callTools(
   name: string,
   calls: readonly ScriptedCall[],
@@ -136,7 +136,7 @@ describe("sandbox_run", () => {
     expect(tool.attributes["sandbox.stdout"]).toBe(`00-${TRACE}-${command.spanId}-01\n`);
   });
 
-  it("tells its start and its end in the log, with the ids of its span", async () => {
+  it("its start and end are in the log, with the ids of its span", async () => {
     const { run, spans } = await callTools("compute", [
       { name: "sandbox_run", arguments: { code: "import sys\nsys.exit(3)" } },
     ]);
@@ -204,7 +204,7 @@ it("100% of sandbox tool calls produce a tool span with duration and exit code, 
   }
 });
 
-it("secrets stay out: variables also where a command prints them, files, prompts and answers", async () => {
+it("spans contain no secrets: no variables, even if a command prints them, no files, prompts or answers", async () => {
   const secrets = ["variable-secret", "file-secret", "a secret task", "prompt-secret"];
   const { run, spans } = await callTools("coder", [
     {
@@ -222,7 +222,7 @@ it("secrets stay out: variables also where a command prints them, files, prompts
   for (const secret of secrets) expect(everything).not.toContain(secret);
 });
 
-it("long output is in the span's attribute in part", async () => {
+it("long output is partly in the span's attribute", async () => {
   const { spans } = await callTools("compute", [
     { name: "sandbox_run", arguments: { code: "print('a' * 5000 + 'the end')" } },
   ]);

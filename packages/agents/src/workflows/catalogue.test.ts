@@ -12,7 +12,7 @@ beforeEach(async () => {
 });
 afterEach(async () => await rm(dir, { recursive: true, force: true }));
 
-test("a link that leads to itself is broken, and the others go on working", async () => {
+test("a link to itself is invalid, and the others keep working", async () => {
   await symlink("loop.yaml", join(dir, "workflows", "loop.yaml"));
   await writeFile(join(dir, "workflows", "good.yaml"), "steps: [{ id: a, type: end }]");
   const entries = await new WorkflowCatalogue({ dir, hasAgent: () => true }).list();

@@ -7,11 +7,11 @@ import { WORKFLOW_KEYS } from "./language/workflow-keys.ts";
 
 const PAGE = new URL("../../../../docs/reference/workflows.md", import.meta.url);
 
-test("docs/reference/workflows.md is what the keys say; make it anew with generate-workflow-page.ts when this fails", async () => {
+test("docs/reference/workflows.md matches the keys; if this fails, regenerate it with generate-workflow-page.ts", async () => {
   expect(await readFile(PAGE, "utf8")).toBe(workflowPage());
 });
 
-test("it describes every kind of step, every key and every other name", () => {
+test("it describes every kind of step, every key and every alias", () => {
   const page = workflowPage();
   for (const type of Object.keys(STEP_KEYS)) expect(page).toContain(`### \`${type}\``);
   const keys = [WORKFLOW_KEYS, ...Object.values(STEP_KEYS)].flatMap((shape) => Object.keys(shape));
@@ -20,7 +20,7 @@ test("it describes every kind of step, every key and every other name", () => {
   expect(page).not.toMatch(/\| +\|/);
 });
 
-test("the workflow that it shows is accepted", () => {
+test("its example workflow is valid", () => {
   const source = /```yaml\n(.*?)```/s.exec(workflowPage())?.[1] ?? "";
   const { plan, problems } = compileWorkflow(source, "shown");
   expect(problems).toEqual([]);

@@ -57,7 +57,7 @@ async function refusalOf(call: Promise<unknown>): Promise<AgentServiceError> {
 }
 
 describe("the catalogue", { timeout: 60_000 }, () => {
-  test("lists all workflows, those that cannot be run with what is wrong", async () => {
+  test("lists all workflows, and the errors of invalid ones", async () => {
     const workflows = await fixture.client.workflows();
     expect(workflows.map(({ id, file, steps, error }) => [id, file, steps, error])).toEqual([
       ["ask", "workflows/ask.yml", 2, undefined],
@@ -100,7 +100,7 @@ describe("the catalogue", { timeout: 60_000 }, () => {
     expect(sleep).not.toHaveProperty("error");
   });
 
-  test("shows a plan, and its graph when that is asked for", async () => {
+  test("shows a plan, and its graph on request", async () => {
     const plan = await fixture.client.workflow("review");
     expect(plan).toMatchObject({
       id: "review",
@@ -125,7 +125,7 @@ describe("the catalogue", { timeout: 60_000 }, () => {
     expect((await refusalOf(fixture.client.workflow("none"))).code).toBe("WORKFLOW_NOT_FOUND");
   });
 
-  test("reads a file again when it has changed", async () => {
+  test("reads a file again after a change", async () => {
     await fixture.write("new.yaml", "steps: [{ id: a, type: end, output: 1 }]");
     expect((await fixture.client.runWorkflowAndWait("new")).output).toBe(1);
     await fixture.write("new.yaml", "steps: [{ id: a, type: end, output: 2 }]");
@@ -136,7 +136,7 @@ describe("the catalogue", { timeout: 60_000 }, () => {
 });
 
 describe("a run", { timeout: 60_000 }, () => {
-  test("goes through its agents, and everything about it can be read", async () => {
+  test("runs its agents, and can be read completely", async () => {
     const run = await fixture.client.runWorkflowAndWait("review", { input: { topic: "tides" } });
     expect(run).toMatchObject({
       workflow_id: "review",
@@ -173,7 +173,7 @@ describe("a run", { timeout: 60_000 }, () => {
     expect(late).toEqual(events.slice(-2));
   });
 
-  test("starts at once and is followed while it goes on", async () => {
+  test("starts at once and can be followed while it runs", async () => {
     const runId = await fixture.client.runWorkflow("sleep");
     for await (const { type } of fixture.client.workflowEvents(runId))
       if (type === "step_started") break;
@@ -260,7 +260,7 @@ describe("a run", { timeout: 60_000 }, () => {
     expect(refusal.message).toContain(message);
   });
 
-  test("is found in lists, page by page, by workflow and by status", async () => {
+  test("can be listed in pages, by workflow and by status", async () => {
     const ids: string[] = [];
     for (let count = 0; count < 3; count++)
       ids.push(
@@ -286,7 +286,7 @@ describe("a run", { timeout: 60_000 }, () => {
     for (const id of ids) await fixture.client.cancelWorkflow(id);
   });
 
-  test("that is not there is not found", async () => {
+  test("that does not exist is not found", async () => {
     const { client } = fixture;
     for (const call of [
       () => client.workflowRun("wfr_none"),
@@ -311,7 +311,7 @@ describe("a run", { timeout: 60_000 }, () => {
   });
 });
 
-test("an agent that fails fails the run with what it said", { timeout: 60_000 }, async () => {
+test("an agent that fails fails the run with its message", { timeout: 60_000 }, async () => {
   await fixture.write("bad.yaml", "steps: [{ id: a, agent: judge, task: x }]");
   fixture.agents.model.play([{ text: "not JSON" }]);
   const run = await fixture.client.runWorkflowAndWait("bad");

@@ -178,7 +178,7 @@ steps:
 });
 
 describe("sandboxes", { timeout: PATIENCE_MS }, () => {
-  test("are made when an agent first needs one, and not for agents without", async () => {
+  test("are created when an agent first needs one, and not for agents without one", async () => {
     fixture.agents.model.play(byAgent({ talker: [{ text: "hello" }] }));
     const before = (await daemon.call<unknown[]>("GET", "/v1/sessions")).body.length;
     expect(await run("steps: [{ id: a, agent: talker }]")).toMatchObject({ output: "hello" });
@@ -213,7 +213,7 @@ steps:
     await fixture.until(done.run_id, ({ status }) => status === "succeeded");
   });
 
-  test("that many branches open at the same time are one", async () => {
+  test("that several branches open at the same time are one", async () => {
     fixture.agents.model.play(
       byAgent({ worker: [open, exec("echo $$ >> pids; wc -l < pids"), { text: "done" }] }),
     );
@@ -282,7 +282,7 @@ steps:
     },
   );
 
-  test("are kept for a while after the end where the workflow says so", async () => {
+  test("are kept for a while after the end if the workflow says so", async () => {
     fixture.agents.model.play(shell);
     const done = await run(`
 sandbox: { retain_seconds: 4 }
@@ -296,7 +296,7 @@ steps: [{ id: a, agent: worker, task: "echo kept > file; cat file" }]
     await expect.poll(living, { interval: 200 }).toEqual([]);
   });
 
-  test("that are lost while a run waits are not replaced by empty ones in silence", async () => {
+  test("that are lost while a run waits are not silently replaced by empty ones", async () => {
     fixture.agents.model.play(shell);
     const waiting = await run(`
 steps:

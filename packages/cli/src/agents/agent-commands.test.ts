@@ -48,14 +48,14 @@ function start(args: readonly string[], env: Readonly<Record<string, string>> = 
 }
 
 describe("agent run", { timeout: 60_000 }, () => {
-  it("prints what the model says to stdout, and how it went to stderr", async () => {
+  it("prints the model's text to stdout, and its progress to stderr", async () => {
     const { code, stdout, stderr } = await start(["agent", "run", "echo", "hello"]).done;
     expect(stdout).toBe("This is the scripted model. You said: hello\n");
     expect(stderr).toMatch(/^✓ run_\S+ succeeded 1 turn, 0 tokens in, 0 out, \S+\n$/);
     expect(code).toBe(0);
   });
 
-  it("finds an agent by its title and takes the task from the input", async () => {
+  it("accepts an agent's title and reads the task from stdin", async () => {
     const args = ["agent", "run", "Echo Agent", "-", "--dir", directory];
     const { stdout } = await runTestCli(args, { stdin: "from a pipe", cwd: directory });
     expect(stdout).toBe("This is the scripted model. You said: from a pipe\n");
@@ -72,7 +72,7 @@ describe("agent run", { timeout: 60_000 }, () => {
     expect([code, stderr]).toEqual([0, ""]);
   });
 
-  it("gives structured input from the command line and from a file", async () => {
+  it("accepts structured input from the command line and from a file", async () => {
     model.play([{ text: "Good day, Ada." }]);
     const file = join(directory, "input.json");
     await writeFile(file, '{"name": "Grace"}');
@@ -86,7 +86,7 @@ describe("agent run", { timeout: 60_000 }, () => {
     }
   });
 
-  it("says in one sentence which variable to set when the model has no key", async () => {
+  it("names the variable to set if the model has no key", async () => {
     const run = start(["agent", "run", "greeter", "--input", '{"name": "Ada"}']);
     const { code, stdout, stderr } = await run.done;
     expect([code, stdout]).toEqual([1, ""]);
@@ -95,7 +95,7 @@ describe("agent run", { timeout: 60_000 }, () => {
     );
   });
 
-  it("exits with 1 when the run failed, and says why and what to do", async () => {
+  it("exits with 1 if the run failed, and says why and what to do", async () => {
     model.play([{ status: 400, error: "the context is too long" }]);
     const args = ["agent", "run", "greeter", "--input", '{"name": "Ada"}'];
     const failed = await start(args, withModel()).done;
@@ -159,7 +159,7 @@ describe("agent cancel", { timeout: 60_000 }, () => {
 });
 
 describe("an agent with a sandbox", { timeout: 60_000 }, () => {
-  it("is not begun when no daemon answers", async () => {
+  it("does not start if no daemon responds", async () => {
     const sandboxed = "---\nmodel: openai/some-model\nsandbox: python\n---\n{{userInput}}\n";
     const file = join(directory, "agents", "sandboxed.prompt");
     await writeFile(file, sandboxed);
@@ -174,7 +174,7 @@ describe("an agent with a sandbox", { timeout: 60_000 }, () => {
 });
 
 describe("the service inside the process", { timeout: 60_000 }, () => {
-  it("serves nothing to others, who do not know its key", async () => {
+  it("rejects others, who do not know its key", async () => {
     const started = Promise.withResolvers<Server>();
     const onRequest = (message: unknown): void =>
       started.resolve((message as { readonly server: Server }).server);
@@ -190,7 +190,7 @@ describe("the service inside the process", { timeout: 60_000 }, () => {
     expect((await running.done).code).toBe(143);
   });
 
-  it("leaves no data behind when it only looks", async () => {
+  it("creates no data for commands that only read files", async () => {
     const place = await mkdtemp(join(tmpdir(), "sandkasten-agents-"));
     await mkdir(join(place, "agents"));
     const { code, stdout, stderr } = await runTestCli(["agent", "list", "--dir", place]);
@@ -232,7 +232,7 @@ describe("agent list, show and validate", { timeout: 60_000 }, () => {
     );
   });
 
-  it("validate exits with 1 and says where a file is wrong", async () => {
+  it("validate exits with 1 and reports the position of an error", async () => {
     const place = await mkdtemp(join(tmpdir(), "sandkasten-agents-"));
     await mkdir(join(place, "agents"));
     const text = "---\nmodel: openai/x\nsandbox:\n  mod: code\n---\nHi\n";
@@ -248,8 +248,8 @@ describe("agent list, show and validate", { timeout: 60_000 }, () => {
   });
 });
 
-describe("a service that is named", () => {
-  it("has to answer", async () => {
+describe("a configured service", () => {
+  it("must respond", async () => {
     const env = { SANDKASTEN_AGENTS_URL: `http://127.0.0.1:${await freePort()}` };
     const { code, stderr } = await runTestCli(["agent", "list"], { env, cwd: directory });
     expect([code, stderr]).toEqual([
@@ -258,7 +258,7 @@ describe("a service that is named", () => {
     ]);
   });
 
-  it("has to be an address", async () => {
+  it("must be an address", async () => {
     const env = { SANDKASTEN_AGENTS_URL: "localhost:8587" };
     const { code, stderr } = await runTestCli(["agent", "list"], { env, cwd: directory });
     expect([code, stderr]).toEqual([2, expect.stringContaining("SANDKASTEN_AGENTS_URL")]);

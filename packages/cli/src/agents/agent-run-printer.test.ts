@@ -20,7 +20,7 @@ const CALL = { type: "tool_call", call_id: "1", tool: "sandbox_exec", input: { c
 const failed = (message: string) => ({ error: { code: "X", message } });
 
 describe("AgentRunPrinter", () => {
-  it("puts what the model says on stdout and what it does on stderr", async () => {
+  it("prints the model's text on stdout and its actions on stderr", async () => {
     const { stdout, stderr } = await printed([
       { type: "run_started", agent_name: "coder" },
       { type: "text", text: "I will " },
@@ -37,7 +37,7 @@ describe("AgentRunPrinter", () => {
     expect(stderr).toBe("▸ sandbox_exec make\n  cc a.c\n  linked\n");
   });
 
-  it("begins a line for each turn, also when the model only corrects its answer", async () => {
+  it("starts a line for each turn, even if the model only corrects its answer", async () => {
     const { stdout } = await printed([
       { type: "text", text: "{}" },
       { type: "turn", turn: 1 },
@@ -48,7 +48,7 @@ describe("AgentRunPrinter", () => {
     expect(stdout).toBe("{}\n[]\n");
   });
 
-  it("tells what was called in a terminal that does not tell its width", async () => {
+  it("shows calls on a terminal of unknown width", async () => {
     const { stderr } = await printed([CALL], 0);
     expect(stripVTControlCharacters(stderr)).toBe("▸ sandbox_exec make\n");
   });
@@ -65,13 +65,13 @@ describe("AgentRunPrinter", () => {
     );
   });
 
-  it("tells people at a terminal that a call took long", async () => {
+  it("shows on a terminal that a call took long", async () => {
     const ended = { type: "tool_result", call_id: "1", output: {}, duration_ms: 42_000 };
     const { stderr } = await printed([CALL, ended], 80);
     expect(stripVTControlCharacters(stderr)).toBe("▸ sandbox_exec make\n  42s\n");
   });
 
-  it("says that output is missing and that the model is asked again", async () => {
+  it("says that output is missing and that the model is retried", async () => {
     const { stderr } = await printed([
       { type: "model_retry", turn: 1, attempt: 1, reason: "it answered 429" },
       CALL,
@@ -80,7 +80,7 @@ describe("AgentRunPrinter", () => {
     expect(stderr).toBe("↻ it answered 429\n▸ sandbox_exec make\n  [more output is not shown]\n");
   });
 
-  it("keeps the lines of calls that run at the same time whole", async () => {
+  it("keeps the lines of concurrent calls whole", async () => {
     const { stderr } = await printed([
       CALL,
       { ...CALL, call_id: "2" },
@@ -92,7 +92,7 @@ describe("AgentRunPrinter", () => {
     expect(stderr.split("\n").slice(2)).toEqual(["  two", "  err", "  one", ""]);
   });
 
-  it("gives a terminal no control characters of the model, of its calls or of the sandbox", async () => {
+  it("sends a terminal no control characters of the model, its calls or the sandbox", async () => {
     const hostile = "\u001b]52;c;aGk=\u0007\u202e\u009b";
     const { stdout, stderr } = await printed(
       [

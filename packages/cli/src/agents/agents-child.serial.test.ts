@@ -59,7 +59,7 @@ async function start(...more: readonly string[]) {
 }
 
 describe("sandkasten start", () => {
-  it("does not leave the agent service behind when it is killed", async () => {
+  it("ends the agent service if it is killed", async () => {
     const { child, ready } = await start("--agents-listen", "127.0.0.1:0");
     const agents = await fetch(`${ready.agentsUrl}/v1/agents`);
     expect(await agents.json()).toMatchObject({ agents: [{ name: "echo" }] });
@@ -68,7 +68,7 @@ describe("sandkasten start", () => {
     await expect.poll(() => isAlive(pid)).toBe(false);
   });
 
-  it("goes on without the agent service when that ends, and says so", async () => {
+  it("continues if the agent service ends, and says so", async () => {
     const { child, ready, stderr } = await start("--agents-listen", "127.0.0.1:0");
     process.kill(await agentsPid(child), "SIGKILL");
     await expect
@@ -77,7 +77,7 @@ describe("sandkasten start", () => {
     expect((await fetch(`${ready.url}/healthz`)).status).toBe(200);
   });
 
-  it("says that the port of the agent service is in use, and starts the daemon all the same", async () => {
+  it("says that the port of the agent service is in use, and still starts the daemon", async () => {
     const port = await freePort();
     const other = spawn(process.execPath, [
       "-e",

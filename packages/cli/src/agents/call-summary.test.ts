@@ -11,11 +11,11 @@ describe("callSummary()", () => {
     [{}, ""],
     [undefined, ""],
     ["text", "text"],
-  ])("says of %j %j", (input, summary) => {
+  ])("summarizes %j as %j", (input, summary) => {
     expect(callSummary(input, 80)).toBe(summary);
   });
 
-  it("is never longer than its room, however large the input is", () => {
+  it("is never longer than its space, however large the input is", () => {
     const summary = callSummary({ code: "x".repeat(10_000_000) }, 40);
     expect(summary).toBe(`${"x".repeat(39)}…`);
   });

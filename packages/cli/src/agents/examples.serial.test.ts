@@ -42,7 +42,7 @@ const environment = () => ({
   OPENAI_API_KEY: "of-no-one",
 });
 
-/** Inside this process, with the service inside it, too. */
+/** Inside this process, with the service also inside it. */
 function start(...args: readonly string[]): TestCli {
   return new TestCli([...args, "--dir", EXAMPLES], { env: environment(), cwd: directory });
 }
@@ -114,7 +114,7 @@ describe("acceptance CM-42", () => {
 });
 
 describe("an example", () => {
-  it("demo runs offline, in a sandbox that is gone afterwards", async () => {
+  it("demo runs offline, in a sandbox that is destroyed afterwards", async () => {
     const { code, stdout, stderr } = await start("agent", "run", "demo").done;
     expect(stdout).toBe(
       "I write a small program.\nNow I run it.\nThe program printed: Hello from Linux\n",
@@ -145,7 +145,7 @@ describe("an example", () => {
     expect(stderr).toMatch(/FAILED \(failures=1\)[^]*✗ exit code 1[^]*\n {2}OK\n/);
   });
 
-  it("data-analyst computes, and has the table of its answer as an artifact", async () => {
+  it("data-analyst computes, and returns the table of its answer as an artifact", async () => {
     const csv = "city,amount\nRome,2\nOslo,3\nRome,5\n";
     const code = [
       "import collections, csv, os",
@@ -183,7 +183,7 @@ describe("an example", () => {
     expect(await livingSessions()).toBe("");
   });
 
-  it("review-and-fix has reviewer and fixer share a sandbox until the review is content", async () => {
+  it("review-and-fix: reviewer and fixer share a sandbox until the review passes", async () => {
     const program = (body: string) => ({
       path: "double.py",
       contents: `def double(n):\n    return ${body}\n`,

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { OutputLines } from "./output-lines.ts";
 
 describe("OutputLines", () => {
-  it("gives whole lines, whatever the pieces were", () => {
+  it("returns whole lines, in pieces of any size", () => {
     const lines = new OutputLines();
     expect(lines.push("a\nb")).toEqual(["a"]);
     expect(lines.push("c\n\nd")).toEqual(["bc", ""]);
@@ -10,13 +10,13 @@ describe("OutputLines", () => {
     expect(lines.end()).toEqual([]);
   });
 
-  it("shows the last state of a line that was written over", () => {
+  it("shows the last state of an overwritten line", () => {
     const lines = new OutputLines();
     expect(lines.push("10 %\r50 %\r")).toEqual([]);
     expect(lines.push("100 %\r\nnext\r\n")).toEqual(["100 %", "next"]);
   });
 
-  it("does not keep a line without an end", () => {
+  it("does not buffer an endless line", () => {
     const lines = new OutputLines();
     const shown = lines.push("x".repeat(20_000));
     expect(shown.map(({ length }) => length)).toEqual([8192, 8192]);

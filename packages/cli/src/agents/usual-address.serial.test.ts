@@ -35,7 +35,7 @@ async function onOwnNetwork(script: string): Promise<readonly string[]> {
 }
 
 describe("without --dir and SANDKASTEN_AGENTS_URL", () => {
-  it("commands serve the working directory themselves until a service answers at the usual address", async () => {
+  it("commands serve the working directory themselves until a service responds at the default address", async () => {
     const lines = await onOwnNetwork(`
       sandkasten agent list | cut -f 1
       sandkasten complete bash -- agent show ""

@@ -84,7 +84,7 @@ describe("workflow run", { timeout: 60_000 }, () => {
     expect(stderr).toContain("✓ may approved: go on\n");
   });
 
-  it("exits with 1 when the run was rejected, and says how to look at it", async () => {
+  it("exits with 1 if the run was rejected, and says how to inspect it", async () => {
     const running = start("run", "ask");
     const [, runId = ""] = await running.seen(/workflow reject (\S+) may/, "stderr");
     expect((await start("reject", runId).done).code).toBe(0);
@@ -159,7 +159,7 @@ describe("workflow list, show and validate", { timeout: 60_000 }, () => {
     expect(validate.stdout).toContain("✓ workflows/greet.yaml\n");
   });
 
-  it("validate exits with 1 and says where a file is wrong", async () => {
+  it("validate exits with 1 and reports the position of an error", async () => {
     const place = await mkdtemp(join(tmpdir(), "sandkasten-workflows-"));
     await mkdir(join(place, "workflows"));
     const text = "id: wrong\nsteps:\n  - id: a\n    type: timer\n    secnds: 1\n";

@@ -19,7 +19,7 @@ const step = (id: string, path = `${id}:1`) => ({ step_id: id, path });
 const failed = { error: { code: "X", message: "it broke" } };
 
 describe("WorkflowRunPrinter", () => {
-  it("shows steps as they start, are tried again and end", async () => {
+  it("shows steps as they start, are retried and end", async () => {
     const shown = await printed([
       { type: "workflow_started" },
       { type: "step_started", ...step("build"), step_type: "agent", attempt: 1 },
@@ -41,7 +41,7 @@ describe("WorkflowRunPrinter", () => {
     ]);
   });
 
-  it("shows the command that decides on what waits for a person", async () => {
+  it("shows the command that decides about a waiting step", async () => {
     const shown = await printed([
       { type: "approval_requested", ...step("ask"), message: "Ship it?" },
       { type: "approval_given", ...step("ask"), approved: true },
@@ -64,7 +64,7 @@ describe("WorkflowRunPrinter", () => {
     ]);
   });
 
-  it("gives a terminal no control characters of files and models", async () => {
+  it("sends a terminal no control characters of files and models", async () => {
     const hostile = "\u001b]52;c;aGk=\u0007\u202e\u009b";
     const where = { step_id: hostile, path: hostile };
     const shown = await printed(

@@ -14,7 +14,7 @@ afterAll(async () => {
 });
 
 describe("completion", () => {
-  it("knows the sessions that there are", async () => {
+  it("offers the existing sessions", async () => {
     const id = await daemon.open();
     const { stdout } = await daemon.run(["complete", "fish", "--", "exec", "ses_"]);
     expect(stdout).toBe(`${id}\trunning, host\n`);
@@ -22,7 +22,7 @@ describe("completion", () => {
     expect(images.stdout).toBe("python:3\n");
   });
 
-  it("escapes the colons that zsh separates with", async () => {
+  it("escapes the colons that zsh uses as separators", async () => {
     const { stdout } = await daemon.run(["complete", "zsh", "--", "image", "rm", "py"]);
     expect(stdout).toBe("python\\:3:rootfs\n");
   });

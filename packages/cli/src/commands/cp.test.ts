@@ -46,7 +46,7 @@ async function inside(path: string): Promise<string> {
 }
 
 describe("cp with files", () => {
-  it("copies a file in and out again, byte for byte", async () => {
+  it("copies a file in and out, byte for byte", async () => {
     const bytes = Buffer.from(Array.from({ length: 300_000 }, (_, i) => (i * 7) % 256));
     await writeFile(join(scratch, "data"), bytes);
     await cp("data", `${session}:/tmp/data`);
@@ -54,7 +54,7 @@ describe("cp with files", () => {
     expect((await readFile(join(scratch, "back"))).equals(bytes)).toBe(true);
   });
 
-  it("puts a file into a directory under its own name, on both sides", async () => {
+  it("copies a file into a directory under its own name, on both sides", async () => {
     await writeFile(join(scratch, "notes"), "hello");
     await cp("notes", `${session}:`);
     expect(await inside("/workspace/notes")).toBe("hello");
@@ -63,7 +63,7 @@ describe("cp with files", () => {
     expect(await readFile(join(scratch, "dir/notes"), "utf8")).toBe("hello");
   });
 
-  it("copies from the input and to the output with -", async () => {
+  it("copies from stdin and to stdout with -", async () => {
     await cp("-", `${session}:piped`, "through a pipe");
     expect((await cp(`${session}:piped`, "-")).stdout).toBe("through a pipe");
   });
@@ -74,7 +74,7 @@ describe("cp with files", () => {
     expect((await stat(join(scratch, "nothing"))).size).toBe(0);
   });
 
-  it("keeps the permissions of a file that it replaces", async () => {
+  it("keeps the permissions of a replaced file", async () => {
     await cp("-", `${session}:secret`, "new");
     await writeFile(join(scratch, "secret"), "old");
     await chmod(join(scratch, "secret"), 0o600);
@@ -83,7 +83,7 @@ describe("cp with files", () => {
     expect((await stat(join(scratch, "secret"))).mode & 0o777).toBe(0o600);
   });
 
-  it("leaves what was there when the copy fails", async () => {
+  it("keeps the old file if the copy fails", async () => {
     await writeFile(join(scratch, "kept"), "old");
     const { code } = await daemon.run(["cp", `${session}:missing`, "kept"], { cwd: scratch });
     expect(code).toBe(1);
@@ -106,14 +106,14 @@ describe("cp with directories", () => {
     await symlink("deep/leaf", join(scratch, "tree/link"));
   });
 
-  it("copies a directory in and out again", async () => {
+  it("copies a directory in and out", async () => {
     await cp("tree", `${session}:/tmp/copy`);
     expect(await inside("/tmp/copy/deep/leaf")).toBe("green");
     await cp(`${session}:/tmp/copy`, "back");
     expect(await readFile(join(scratch, "back/link"), "utf8")).toBe("green");
   });
 
-  it("puts it into a directory that exists, and with /. only what is in it", async () => {
+  it("copies it into an existing directory, and with /. only its contents", async () => {
     await cp("tree", `${session}:/tmp`);
     expect(await inside("/tmp/tree/deep/leaf")).toBe("green");
     await mkdir(join(scratch, "here"));
@@ -123,14 +123,14 @@ describe("cp with directories", () => {
     expect(await inside("/workspace/deep/leaf")).toBe("green");
   });
 
-  it("writes a directory to the output as a tar archive", async () => {
+  it("writes a directory to stdout as a tar archive", async () => {
     await cp("tree", `${session}:tree`);
     const { stdoutBytes } = await cp(`${session}:tree`, "-");
     const leaf = readTar(stdoutBytes).find(({ path }) => path === "deep/leaf");
     expect(Buffer.from(leaf?.bytes ?? []).toString()).toBe("green");
   });
 
-  it("refuses to put a directory where a file is", async () => {
+  it("refuses to replace a file with a directory", async () => {
     await writeFile(join(scratch, "file"), "");
     await cp("-", `${session}:file`, "");
     await cp("tree", `${session}:tree`);
@@ -145,22 +145,22 @@ describe("cp with directories", () => {
 });
 
 describe("cp", () => {
-  it("refuses two local sides as wrong usage", async () => {
+  it("refuses two local sides as invalid usage", async () => {
     expect((await daemon.run(["cp", "a", "b"], { cwd: scratch })).code).toBe(2);
   });
 
-  it("names a local file that is not there", async () => {
+  it("names a missing local file", async () => {
     const { code, stderr } = await daemon.run(["cp", "nope", `${session}:x`], { cwd: scratch });
     expect([code, stderr]).toEqual([1, expect.stringContaining("nope does not exist")]);
   });
 
-  it("says what was copied with --json", async () => {
+  it("reports with --json what was copied", async () => {
     await writeFile(join(scratch, "five"), "12345");
     const run = await daemon.run(["cp", "five", `${session}:five`, "--json"], { cwd: scratch });
     expect(JSON.parse(run.stdout)).toEqual({ from: "five", to: "five", kind: "file", bytes: 5 });
   });
 
-  it("shows a progress bar on a terminal and takes it away again", async () => {
+  it("shows a progress bar on a terminal and removes it again", async () => {
     await writeFile(join(scratch, "bar"), "x".repeat(200_000));
     const { stderr } = await daemon.run(["cp", "bar", `${session}:bar`], {
       cwd: scratch,

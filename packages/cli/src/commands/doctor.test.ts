@@ -16,7 +16,7 @@ afterEach(async () => {
 const doctor = ["--url", "http://127.0.0.1:1", "doctor"];
 
 describe("doctor", () => {
-  it("exits with 1 and says what to mend when the configuration cannot be used", async () => {
+  it("exits with 1 and says what to fix if the configuration is invalid", async () => {
     const options = { cwd: scratch, columns: 100, env: { NO_COLOR: "1" } };
     const { code, stdout } = await runTestCli([...doctor, "--set", "log_level=loud"], options);
     expect(code).toBe(1);
@@ -27,7 +27,7 @@ describe("doctor", () => {
     expect(stdout).toMatch(/^– daemon none answers/m);
   });
 
-  it("begins with what to do first, and counts as failures only what sandboxes need", async () => {
+  it("starts with what to do first, and counts only what sandboxes need as failures", async () => {
     const options = { cwd: scratch, columns: 100, env: { NO_COLOR: "1" } };
     const host = "docker.host=unix:///nonexistent/engine.sock";
     const args = ["doctor", "--data-dir", scratch, "--set", host, "--set", "backend=docker"];
@@ -39,7 +39,7 @@ describe("doctor", () => {
     expect(docker).toMatch(/^✗ engine /m);
   });
 
-  it("says the same to programs", async () => {
+  it("prints the same as JSON", async () => {
     const args = [...doctor, "--json", "--set", "log_level=loud"];
     const { code, stdout } = await runTestCli(args, { cwd: scratch });
     expect(code).toBe(1);

@@ -29,13 +29,13 @@ describe("egress", () => {
     expect(JSON.parse(json)).toMatchObject([{ name: "evil.example", verdict: "refused" }]);
   });
 
-  it("says that there is no such session", async () => {
+  it("reports an unknown session", async () => {
     expect((await daemon.run(["egress", "ses_none"])).code).toBe(1);
   });
 });
 
 describe("the network of a new session", () => {
-  it("is what --allow names", async () => {
+  it("consists of the hosts in --allow", async () => {
     const { stdout } = await daemon.run(["open", "--allow", "b.ok.example:443", "--json"]);
     expect(JSON.parse(stdout)).toMatchObject({ network: { allow: ["b.ok.example:443"] } });
   });

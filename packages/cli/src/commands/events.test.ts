@@ -26,7 +26,7 @@ async function read(...args: readonly string[]): Promise<readonly Line[]> {
     .map((line) => JSON.parse(line) as Line);
 }
 
-it("shows the events of one session, a line for each", async () => {
+it("shows the events of one session, one per line", async () => {
   const { code, stdout } = await daemon.run(["events", id]);
   expect(code).toBe(0);
   const lines = stdout.trimEnd().split("\n");
@@ -40,7 +40,7 @@ it("shows the events of one session, a line for each", async () => {
   expect(lines.at(-1)).toContain("  exitCode=0");
 });
 
-it("shows those of all sessions, of some types, and behind a cursor", async () => {
+it("shows those of all sessions, of some types, and after a cursor", async () => {
   const all = await read();
   expect(new Set(all.map(({ sessionId }) => sessionId)).size).toBe(2);
   const some = await read("--types", "session.created,exec");
@@ -53,7 +53,7 @@ it("shows those of all sessions, of some types, and behind a cursor", async () =
   expect(await read("--cursor", all[2]?.id ?? "")).toEqual(all.slice(3));
 });
 
-it("goes on as more happens, until it is interrupted", async () => {
+it("continues as more happens, until it is interrupted", async () => {
   const [last] = (await read(id)).slice(-1);
   const following = daemon.start(["events", id, "--follow", "--cursor", last?.id ?? ""]);
   await daemon.run(["exec", id, "--", "exit 3"]);
@@ -64,7 +64,7 @@ it("goes on as more happens, until it is interrupted", async () => {
   expect(stdout.match(/exec\.started/g)).toHaveLength(1);
 });
 
-it("says that there is no such session or type", async () => {
+it("reports an unknown session or type", async () => {
   expect((await daemon.run(["events", "ses_none"])).code).toBe(1);
   const { code, stderr } = await daemon.run(["events", "--types", "weather"]);
   expect([code, stderr]).toEqual([1, expect.stringContaining("types of events")]);

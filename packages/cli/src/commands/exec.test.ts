@@ -14,14 +14,14 @@ afterAll(async () => {
 });
 
 describe("exec", () => {
-  it("runs text in the shell that remembers, and several words beside it", async () => {
+  it("runs text in the stateful shell, and several words separately", async () => {
     await daemon.run(["exec", session, "--", "cd /tmp"]);
     expect((await daemon.run(["exec", session, "--", "pwd"])).stdout).toBe("/tmp\n");
     const beside = await daemon.run(["exec", session, "--argv", "--", "pwd"]);
     expect(beside.stdout).toBe("/workspace\n");
   });
 
-  it("takes options before and after the session, and passes the exit code on", async () => {
+  it("accepts options before and after the session, and returns the exit code", async () => {
     const { code, stdout } = await daemon.run([
       "exec",
       "--env",
@@ -35,16 +35,16 @@ describe("exec", () => {
     expect([code, stdout]).toEqual([9, "1\n/tmp\n"]);
   });
 
-  it("gives Ctrl-C to the command and reports how that ended it", async () => {
+  it("passes Ctrl-C to the command and reports how it ended", async () => {
     const running = daemon.start(["exec", session, "--", "echo up; sleep 60"]);
     await running.seen(/up/);
     running.signal("SIGINT");
     expect((await running.done).code).toBe(130);
-    // The session does not belong to us.
+    // The session does not belong to this command.
     expect((await daemon.run(["ls"])).stdout).toContain(session);
   });
 
-  it("runs commands in shells by name, which are listed and closed", async () => {
+  it("runs commands in named shells, which can be listed and closed", async () => {
     await daemon.run(["exec", session, "--in-shell", "build", "--", "cd", "/tmp"]);
     expect((await daemon.run(["exec", session, "--", "pwd"])).stdout).toBe("/workspace\n");
     expect((await daemon.run(["exec", "--in-shell", "build", session, "--", "pwd"])).stdout).toBe(
@@ -64,14 +64,14 @@ describe("exec", () => {
     expect([cancelled.code, cancelled.stdout]).toEqual([0, "cancelled\n"]);
   });
 
-  it("prints the id of a command that it does not wait for", async () => {
+  it("prints the id of a detached command", async () => {
     const started = await daemon.run(["exec", "-d", session, "--", "echo later"]);
     const execId = started.stdout.trimEnd();
     const followed = await daemon.run(["logs", "--follow", session, execId]);
     expect(followed.stdout).toBe("later\n");
   });
 
-  it("says what to do about a session that is not there", async () => {
+  it("says what to do about an unknown session", async () => {
     const { code, stderr } = await daemon.run(["exec", "missing", "--", "true"]);
     expect([code, stderr]).toEqual([
       1,
@@ -81,7 +81,7 @@ describe("exec", () => {
 });
 
 describe("ps", () => {
-  it("lists commands newest first, also of a session that is gone", async () => {
+  it("lists commands newest first, even of an ended session", async () => {
     await daemon.run(["exec", session, "--", "echo one"]);
     await daemon.run(["exec", session, "--", "exit 4"]);
     await daemon.run(["rm", session]);
@@ -120,7 +120,7 @@ describe("ps", () => {
 });
 
 describe("logs", () => {
-  it("shows all output in order and apart, also of a session that is gone", async () => {
+  it("shows all output in order and separately, even of an ended session", async () => {
     await daemon.run(["exec", session, "--", "echo one; echo oops >&2"]);
     await daemon.run(["exec", session, "--", "echo two"]);
     await daemon.run(["rm", session]);
@@ -128,13 +128,13 @@ describe("logs", () => {
     expect([stdout, stderr]).toEqual(["one\ntwo\n", "oops\n"]);
   });
 
-  it("follows what a command left in the background", async () => {
+  it("follows background processes of a command", async () => {
     await daemon.run(["exec", session, "--", "sleep 0.2 && echo late & echo own"]);
     const [, id = ""] = /(exe_\w+)/.exec((await daemon.run(["ps", session])).stdout) ?? [];
     expect((await daemon.run(["logs", "-f", session, id])).stdout).toBe("own\nlate\n");
   });
 
-  it("shows what there is of a command that still runs, without waiting", async () => {
+  it("shows the output so far of a running command, without waiting", async () => {
     const { stdout: id } = await daemon.run(["exec", "-d", session, "--", "echo so far; sleep 60"]);
     const followed = daemon.start(["logs", session, id.trimEnd(), "--follow"]);
     await followed.seen(/so far/);
@@ -144,7 +144,7 @@ describe("logs", () => {
     expect([stdout, code]).toEqual(["so far\n", 0]);
   });
 
-  it("follows a session over its commands until its end", async () => {
+  it("follows all commands of a session until its end", async () => {
     const following = daemon.start(["logs", "--follow", session]);
     await daemon.run(["exec", session, "--", "echo one"]);
     await following.seen(/one/);
@@ -154,7 +154,7 @@ describe("logs", () => {
     expect(await following.done).toMatchObject({ code: 0, stdout: "one\ntwo\n" });
   });
 
-  it("prints JSON lines with what is not UTF-8 as base64, too", async () => {
+  it("prints JSON lines, with output that is not UTF-8 also as base64", async () => {
     await daemon.run(["exec", session, "--", "cat"], { stdin: Buffer.from([0xff, 0x0a]) });
     const { stdout } = await daemon.run(["logs", "--json", session]);
     expect(JSON.parse(stdout)).toMatchObject({ type: "output", stream: "stdout", base64: "/wo=" });

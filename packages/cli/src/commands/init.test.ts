@@ -23,7 +23,7 @@ describe("init", () => {
     expect(shown.stdout).toContain(`listen\t127.0.0.1:8080\t${path}:`);
   });
 
-  it("never replaces a file unless --force says so", async () => {
+  it("never replaces a file without --force", async () => {
     const path = join(scratch, "mine.yaml");
     await writeFile(path, "precious");
     const refused = await runTestCli(["init", "-o", "mine.yaml", "--yes"], { cwd: scratch });
@@ -46,7 +46,7 @@ describe("config", () => {
     expect(stdout + json.stdout).not.toContain("top-secret-key");
   });
 
-  it("names every problem and exits with 1", async () => {
+  it("reports every problem and exits with 1", async () => {
     const args = ["config", "--set", "listn=x", "--set", "log_level=loud"];
     const { code, stderr } = await runTestCli(args, { cwd: scratch });
     expect(code).toBe(1);
@@ -54,7 +54,7 @@ describe("config", () => {
     expect(stderr).toContain("loud");
   });
 
-  it("wants key and value for --set", async () => {
+  it("requires key and value for --set", async () => {
     expect((await runTestCli(["config", "--set", "listen"], { cwd: scratch })).code).toBe(2);
   });
 });

@@ -9,7 +9,7 @@ afterAll(async () => await daemon[Symbol.asyncDispose]());
 
 const asUserOf = (key: string) => ({ env: { SANDKASTEN_API_KEY: key } });
 
-it("creates a key that works, prints it alone to stdout, and revokes it", async () => {
+it("creates a key that works, prints only the key to stdout, and revokes it", async () => {
   const made = await daemon.run(["key", "create", "ci", "--owner", "team", "--scope", "use"]);
   expect([made.code, made.stdout]).toEqual([
     0,
@@ -30,7 +30,7 @@ it("creates a key that works, prints it alone to stdout, and revokes it", async 
   expect((await daemon.run(["key", "ls"])).stdout).toContain(`${id}\tci\tteam\tuse\trevoked\t`);
 });
 
-it("speaks JSON", async () => {
+it("prints JSON", async () => {
   const options = ["--expires-in", "60", "--max-sessions", "3", "--json"];
   const { stdout } = await daemon.run(["key", "create", "limited", ...options]);
   const made = JSON.parse(stdout) as { id: string; key: string };
@@ -41,7 +41,7 @@ it("speaks JSON", async () => {
   expect(JSON.parse(revoked.stdout)).toEqual([made.id]);
 });
 
-it("says what is wrong: no such scope or number, no such key, no right to it", async () => {
+it("reports an invalid scope or number, an unknown key, and missing rights", async () => {
   for (const wrong of [
     ["--scope", "root"],
     ["--expires-in", "0"],

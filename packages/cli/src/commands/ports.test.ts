@@ -21,7 +21,7 @@ afterAll(async () => {
 });
 
 describe("ports", () => {
-  it("lists what listens", async () => {
+  it("lists listening ports", async () => {
     const { stdout } = await daemon.run(["ports", id]);
     expect(stdout).toContain("9000\t127.0.0.1\t-\techo-server");
     const { stdout: json } = await daemon.run(["ports", "--json", id]);
@@ -30,7 +30,7 @@ describe("ports", () => {
     ]);
   });
 
-  it("makes a URL, for as long as asked", async () => {
+  it("creates a URL with the requested lifetime", async () => {
     const { stdout } = await daemon.run(["ports", id, "--preview", "9000", "--expires-in", "60"]);
     expect(new URL(stdout.trim()).hostname).toBe(`9000-${id.replace("_", "-")}.localhost`);
     const { code, stderr } = await daemon.run([
@@ -51,7 +51,7 @@ describe("forward", () => {
     ["5432", { port: 5432, localPort: 5432 }],
     ["5432:15432", { port: 5432, localPort: 15_432 }],
     ["5432:0", { port: 5432, localPort: 0 }],
-  ])("understands %s", (text, expected) => {
+  ])("accepts %s", (text, expected) => {
     expect(parseForwarded(text)).toEqual(expected);
   });
 
@@ -59,7 +59,7 @@ describe("forward", () => {
     expect((await daemon.run(["forward", id, text])).code).toBe(2);
   });
 
-  it("carries connections side by side, with their half-closes, until it is interrupted", async () => {
+  it("forwards several connections, with their half-closes, until it is interrupted", async () => {
     const cli = daemon.start(["forward", "--json", id, "9000:0", "9001:0"]);
     const [, ...lines] = await cli.seen(/^(.*)\n(.*)\n$/);
     const [open, shut] = lines.map(

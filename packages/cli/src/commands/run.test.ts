@@ -15,7 +15,7 @@ async function living(): Promise<string> {
 }
 
 describe("run", () => {
-  it("keeps stdout and stderr apart, passes the exit code on and leaves no session", async () => {
+  it("separates stdout and stderr, returns the exit code and leaves no session", async () => {
     const args = ["run", "--", "echo out; echo err >&2; exit 7"];
     const { code, stdout, stderr } = await daemon.run(args);
     expect([code, stdout, stderr]).toEqual([7, "out\n", "err\n"]);
@@ -27,7 +27,7 @@ describe("run", () => {
     expect(stdout).toBe("a  b $HOME\n");
   });
 
-  it("gives the command its variables and what is piped into it", async () => {
+  it("passes variables and piped input to the command", async () => {
     const options = { stdin: "from the pipe", env: { HERE: "local" } };
     expect((await daemon.run(["run", "--", "cat"], options)).stdout).toBe("from the pipe");
     const args = ["run", "-e", "A=b=c", "-e", "HERE", "--", "printenv A && printenv HERE"];
@@ -40,18 +40,18 @@ describe("run", () => {
     expect(stdoutBytes.equals(bytes)).toBe(true);
   });
 
-  it("gives no input with --no-stdin", async () => {
+  it("passes no input with --no-stdin", async () => {
     const { stdout, code } = await daemon.run(["run", "--no-stdin", "--", "cat"], { stdin: "x" });
     expect([stdout, code]).toEqual(["", 0]);
   });
 
-  it("does not wait for input that a command which has ended does not want", async () => {
+  it("does not wait for input after the command has ended", async () => {
     const endless = new PassThrough();
     const { stdout, code } = await daemon.run(["run", "--", "echo done"], { stdin: endless });
     expect([stdout, code]).toEqual(["done\n", 0]);
   });
 
-  it("exits with 124 when the time was up, and says so", async () => {
+  it("exits with 124 after a timeout, and says so", async () => {
     const { code, stderr } = await daemon.run(["run", "--timeout", "50ms", "--", "sleep 60"]);
     expect([code, stderr]).toEqual([
       124,
@@ -69,14 +69,14 @@ describe("run", () => {
     expect(await living()).toBe("");
   });
 
-  it("destroys the session when Ctrl-C comes while it is being opened", async () => {
+  it("destroys the session if Ctrl-C arrives while it is being created", async () => {
     const running = daemon.start(["run", "--", "sleep 60"]);
     running.signal("SIGINT");
     expect((await running.done).code).toBe(130);
     expect(await living()).toBe("");
   });
 
-  it("prints one JSON object for each event with --json", async () => {
+  it("prints one JSON object per event with --json", async () => {
     const { stdout, code } = await daemon.run(["run", "--json", "--", "echo hi; exit 3"]);
     const events = stdout
       .trimEnd()
@@ -96,12 +96,12 @@ describe("run", () => {
     expect([code, stdout]).toEqual([0, "-la --json --\n"]);
   });
 
-  it("refuses an option before the command that it does not know", async () => {
+  it("refuses an unknown option before the command", async () => {
     const { code, stderr } = await daemon.run(["run", "--frob", "ls"]);
     expect([code, stderr]).toEqual([2, expect.stringContaining("--frob")]);
   });
 
-  it("says that host is used in place of an image that is not here", async () => {
+  it("says that host replaces an image that is not available", async () => {
     daemon.http.core.images.substitutes.set("python", "host");
     const { stdout, stderr } = await daemon.run(["run", "--image", "python", "echo out"]);
     expect([stdout, stderr]).toEqual([

@@ -10,7 +10,7 @@ afterAll(async () => {
 });
 
 describe("open", () => {
-  it("prints the id of a session that lives on", async () => {
+  it("prints the id of a session that stays", async () => {
     const id = await daemon.open("--ttl", "1m", "--metadata", "owner=me", "--env", "COLOUR=blue");
     const { stdout } = await daemon.run(["exec", id, "--", "printenv COLOUR"]);
     expect(stdout).toBe("blue\n");
@@ -18,12 +18,12 @@ describe("open", () => {
     expect(JSON.parse(listed)).toMatchObject([{ id, ttlSeconds: 60, metadata: { owner: "me" } }]);
   });
 
-  it("answers the living session of a key", async () => {
+  it("returns the active session of a key", async () => {
     const first = await daemon.open("--key", "user:me:work");
     expect(await daemon.open("--key", "user:me:work")).toBe(first);
   });
 
-  it("says which image there is not, and what to do", async () => {
+  it("names the missing image, and says what to do", async () => {
     const { code, stderr, stdout } = await daemon.run(["open", "--image", "nowhere"]);
     expect([code, stdout]).toEqual([1, ""]);
     const [what, todo] = stderr.split("\n");
@@ -36,7 +36,7 @@ describe("open", () => {
     ["--ttl", "soon"],
     ["--cpus", "many"],
     ["--profile", "god"],
-  ])("refuses %s %s as wrong usage", async (...args) => {
+  ])("refuses %s %s as invalid usage", async (...args) => {
     const { code, stderr } = await daemon.run(["open", ...args]);
     expect(code).toBe(2);
     expect(stderr.trimEnd().split("\n")).toHaveLength(2);
@@ -44,7 +44,7 @@ describe("open", () => {
 });
 
 describe("ls", () => {
-  it("shows only what lives, and with --all what has ended after it", async () => {
+  it("shows only active sessions, and with --all ended ones after them", async () => {
     const gone = await daemon.open();
     await daemon.run(["rm", gone]);
     const here = await daemon.open();
@@ -63,7 +63,7 @@ describe("ls", () => {
     expect(await ids("--status", "destroyed")).toContain(gone);
   });
 
-  it("prints tab-separated fields without a heading when piped", async () => {
+  it("prints tab-separated fields without a heading if piped", async () => {
     const id = await daemon.open();
     const { stdout } = await daemon.run(["ls"]);
     const line = stdout.split("\n").find((one) => one.startsWith(id));
@@ -78,7 +78,7 @@ describe("ls", () => {
     ]);
   });
 
-  it("prints a table with a heading on a terminal, and no colours if they are off", async () => {
+  it("prints a table with a heading on a terminal, without colours if they are off", async () => {
     await daemon.open();
     const { stdout } = await daemon.run(["ls"], { columns: 120, env: { NO_COLOR: "1" } });
     expect(stdout.split("\n")[0]).toMatch(
@@ -98,7 +98,7 @@ describe("rm", () => {
     expect(stderr).toContain("no-such-session");
   });
 
-  it("destroys all with --all, and wants to be told which otherwise", async () => {
+  it("destroys all with --all, and requires ids otherwise", async () => {
     const id = await daemon.open();
     const { stdout, code } = await daemon.run(["rm", "--all", "--json"]);
     expect(JSON.parse(stdout)).toContain(id);
@@ -112,7 +112,7 @@ describe("rm", () => {
 describe("an id", () => {
   const letters = (id: string): string => id.replace("ses_", "");
 
-  it("can be a prefix that fits one session, with or without its kind", async () => {
+  it("can be a prefix of one session, with or without its type", async () => {
     const id = await daemon.open();
     const prefix = id.slice(0, 16);
     for (const given of [prefix, letters(prefix)]) {
@@ -123,11 +123,11 @@ describe("an id", () => {
       });
     }
     expect((await daemon.run(["kill", prefix])).stdout).toBe(`${id}\n`);
-    // Ended sessions are found, too, if no other one matches.
+    // Ended sessions are also found if no active one matches.
     expect((await daemon.run(["ps", prefix])).code).toBe(0);
   });
 
-  it("is refused when it fits several sessions, or says too little", async () => {
+  it("is refused if it matches several sessions, or is too short", async () => {
     const ids = await Promise.all(Array.from({ length: 3 }, () => daemon.open()));
     const ambiguous = await daemon.run(["rm", "ses_"]);
     expect([ambiguous.code, ambiguous.stdout]).toEqual([1, ""]);
@@ -149,7 +149,7 @@ describe("an id", () => {
 });
 
 describe("inspect and renew", () => {
-  it("show a session and give it more time", async () => {
+  it("show a session and extend its lease", async () => {
     const id = await daemon.open("--ttl", "1m", "--metadata", "team=data");
     const { stdout } = await daemon.run(["inspect", id]);
     expect(stdout).toMatch(new RegExp(`^id\t${id}$`, "m"));
@@ -164,7 +164,7 @@ describe("inspect and renew", () => {
 });
 
 describe("pause, resume, stats and isolation", () => {
-  it("stop a session, let it go on, and show what it uses and what holds it", async () => {
+  it("pause and resume a session, and show its usage and isolation", async () => {
     const id = await daemon.open();
     expect((await daemon.run(["pause", id])).stdout).toBe(`${id}\n`);
     expect((await daemon.run(["ls", "--status", "paused"])).stdout).toContain(id);
@@ -180,7 +180,7 @@ describe("pause, resume, stats and isolation", () => {
 });
 
 describe("workspace", () => {
-  it("creates one, and leaves one that exists as it is", async () => {
+  it("creates a workspace, and keeps an existing one", async () => {
     for (const _ of [1, 2])
       expect(await daemon.run(["workspace", "create", "fresh-one"])).toMatchObject({
         code: 0,
@@ -205,7 +205,7 @@ describe("workspace", () => {
 });
 
 describe("image", () => {
-  it("lists images with their sizes in bytes for programs", async () => {
+  it("prints sizes in bytes if piped", async () => {
     const { stdout } = await daemon.run(["image", "ls"]);
     expect(stdout).toMatch(/^host\trootfs\t1\t.*\tfake:host\tyes$/m);
   });

@@ -11,6 +11,6 @@ it.each([
   ["a.b:c", { kind: "local", path: "a.b:c" }],
   [":a", { kind: "local", path: ":a" }],
   ["-", { kind: "stdio" }],
-])("parsePlace() understands %j", (text, place) => {
+])("parsePlace() parses %j", (text, place) => {
   expect(parsePlace(text)).toEqual(place);
 });

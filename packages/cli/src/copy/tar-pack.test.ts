@@ -38,7 +38,7 @@ async function archiveOf(root: string): Promise<Buffer> {
   return Buffer.concat(await Array.fromAsync(packDirectory(root)));
 }
 
-it("packDirectory() writes what the system's tar reads", async () => {
+it("packDirectory() writes archives that the system's tar can read", async () => {
   const root = await makeTree();
   const archive = join(scratch, "out.tar");
   await writeFile(archive, await archiveOf(root));
@@ -50,7 +50,7 @@ it("packDirectory() writes what the system's tar reads", async () => {
   expect(stdout.trim()).toBe("755");
 });
 
-it("packDirectory() and unpackArchive() are each other's inverse", async () => {
+it("packDirectory() and unpackArchive() are inverse", async () => {
   const root = await makeTree();
   const to = join(scratch, "to");
   await unpackArchive(packDirectory(root), to);

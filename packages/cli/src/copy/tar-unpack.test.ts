@@ -28,7 +28,7 @@ beforeEach(async () => {
   await writeFile(join(outside, "secret"), "untouched");
 });
 afterEach(async () => {
-  // Whatever a test does, nothing outside may have changed.
+  // Whatever a test does, nothing outside may change.
   assert.equal(await readFile(join(outside, "secret"), "utf8"), "untouched");
   assert.deepEqual(await readdir(outside), ["secret"]);
   await rm(scratch, { recursive: true, force: true });
@@ -54,7 +54,7 @@ function header(path: string, rest: Partial<NewTarEntry> = {}): Buffer {
   return encodeHeader({ path, ...plain, ...rest });
 }
 
-/** An archive with other bytes in its first header, whose checksum is right again. */
+/** An archive with other bytes in its first header, and a valid checksum. */
 function patched(archive: Buffer, at: number, bytes: Buffer): Buffer {
   bytes.copy(archive, at);
   archive.fill(" ", 148, 156);
@@ -78,7 +78,7 @@ describe("unpackArchive() stays inside the directory", () => {
     },
   );
 
-  it("refuses to write through a link that the archive made", async () => {
+  it("refuses to write through a link of the archive", async () => {
     const entries = [{ path: "a", type: "symlink", target: outside } as const, file("a/secret")];
     // The file is created first, and the link then finds a directory in its place.
     await expect(unpack(entries)).rejects.toThrow(
@@ -87,7 +87,7 @@ describe("unpackArchive() stays inside the directory", () => {
     expect((await lstat(join(root, "a"))).isDirectory()).toBe(true);
   });
 
-  it("refuses to go through a link that was there before", async () => {
+  it("refuses to follow an existing link", async () => {
     await mkdir(root);
     await symlink(outside, join(root, "a"));
     await expect(unpack([file("a/secret")])).rejects.toThrow(
@@ -95,7 +95,7 @@ describe("unpackArchive() stays inside the directory", () => {
     );
   });
 
-  it("replaces a link of the same name instead of writing to where it leads", async () => {
+  it("replaces a link of the same name instead of writing to its target", async () => {
     await mkdir(root);
     await symlink(join(outside, "secret"), join(root, "a"));
     await unpack([file("a", "new")]);
@@ -121,7 +121,7 @@ describe("unpackArchive() stays inside the directory", () => {
     await expect(unpackArchive(inPieces(archive, 512), root)).rejects.toThrow(/leads out/);
   });
 
-  it("refuses a hard link through a link that was there before", async () => {
+  it("refuses a hard link through an existing link", async () => {
     await mkdir(root);
     await symlink(outside, join(root, "l"));
     const archive = Buffer.concat([header("a", { type: "hardlink", linkTarget: "l/secret" }), END]);
@@ -130,12 +130,12 @@ describe("unpackArchive() stays inside the directory", () => {
     );
   });
 
-  it("keeps a link that leads out as a link, without following it", async () => {
+  it("keeps a link to the outside as a link, without following it", async () => {
     await unpack([{ path: "l", type: "symlink", target: outside }]);
     expect(await readlink(join(root, "l"))).toBe(outside);
   });
 
-  it("leaves out devices and set-user-id bits", async () => {
+  it("skips devices and drops set-user-id bits", async () => {
     await unpack([
       { path: "dev", type: "device" },
       { ...file("suid"), mode: 0o4755 },
@@ -146,13 +146,13 @@ describe("unpackArchive() stays inside the directory", () => {
 });
 
 describe("unpackArchive()", () => {
-  it("takes an archive in pieces of any size", async () => {
+  it("accepts an archive in pieces of any size", async () => {
     const archive = writeTar([file("a/b", "x".repeat(1500)), file("c", "y")]);
     expect(await unpackArchive(inPieces(archive, 7), root)).toEqual({ entries: 2, bytes: 1501 });
     expect(await readFile(join(root, "a/b"), "utf8")).toBe("x".repeat(1500));
   });
 
-  it("makes a hard link to a file of the archive", async () => {
+  it("creates a hard link to a file of the archive", async () => {
     const archive = Buffer.concat([
       header("a", { sizeBytes: 3 }),
       Buffer.from("abc".padEnd(512, "\0")),
@@ -163,19 +163,19 @@ describe("unpackArchive()", () => {
     expect(await readFile(join(root, "b"), "utf8")).toBe("abc");
   });
 
-  it("fills a directory that is read-only", async () => {
+  it("fills a read-only directory", async () => {
     await unpack([{ path: "d", type: "dir", mode: 0o555 }, file("d/f", "in")]);
     expect(await readFile(join(root, "d/f"), "utf8")).toBe("in");
     expect((await lstat(join(root, "d"))).mode & 0o777).toBe(0o555);
   });
 
-  it("reads what follows the end of an archive, so that the sender is not left waiting", async () => {
+  it("reads what follows the end of an archive, so the sender does not block", async () => {
     const sender = inPieces(Buffer.concat([writeTar([file("a")]), Buffer.alloc(4096, "x")]), 512);
     expect(await unpackArchive(sender, root)).toMatchObject({ entries: 1 });
     expect(await sender.next()).toEqual({ done: true, value: undefined });
   });
 
-  it("takes a name that is not UTF-8, shown with replacement characters", async () => {
+  it("accepts a name that is not UTF-8, shown with replacement characters", async () => {
     const archive = patched(writeTar([file("name-x", "in")]), 5, Buffer.of(0xff));
     await unpackArchive(inPieces(archive, 512), root);
     expect(await readFile(join(root, "name-\ufffd"), "utf8")).toBe("in");
@@ -184,7 +184,7 @@ describe("unpackArchive()", () => {
   it.each([
     ["before the epoch", "ffffffffffffffffffffffff", 0],
     ["after all that a file system can store", "8000000000001fffffffffff", 0o77777777777],
-  ])("takes a file that is from %s", async (_, mtime, seconds) => {
+  ])("accepts a file that is from %s", async (_, mtime, seconds) => {
     const archive = patched(writeTar([file("a")]), 136, Buffer.from(mtime, "hex"));
     await unpackArchive(inPieces(archive, 512), root);
     expect((await lstat(join(root, "a"))).mtimeMs / 1000).toBe(seconds);
@@ -201,7 +201,7 @@ describe("unpackArchive()", () => {
       patched(writeTar([file("a")]), 156, Buffer.from("Z")),
       /unknown type/,
     ],
-  ])("says that an archive is damaged which %s", async (_, archive, message) => {
+  ])("reports a damaged archive which %s", async (_, archive, message) => {
     const unpacking = unpackArchive(inPieces(archive, 512), root);
     await expect(unpacking).rejects.toMatchObject({
       code: "ARCHIVE_DAMAGED",

@@ -1,4 +1,4 @@
-/** The parts of a build that fetch from package indexes, with the real pip and npm and packages that would do harm. */
+/** The parts of a build that fetch from package indexes, with the real pip and npm and malicious packages. */
 import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
 import {
@@ -33,7 +33,7 @@ afterEach(async () => {
   await rm(scratch, { recursive: true, force: true });
 });
 
-/** The way mmdebstrap runs them. */
+/** As mmdebstrap runs them. */
 async function add(packages: { readonly pip?: string[]; readonly npm?: string[] }): Promise<void> {
   const env = { ...process.env, PIP_NO_INDEX: "1", PIP_FIND_LINKS: scratch, HOME: scratch };
   for (const hook of hooks({ debian: [], pip: [], npm: [], ...packages }))
@@ -41,7 +41,7 @@ async function add(packages: { readonly pip?: string[]; readonly npm?: string[] 
 }
 
 describe("hooks()", { timeout: 60_000 }, () => {
-  it("unpacks wheels for the image's Python, with programs that start it", async () => {
+  it("unpacks wheels for the image's Python, with their scripts", async () => {
     const content = join(scratch, "content");
     await mkdir(join(content, "good-1.0.dist-info"), { recursive: true });
     await writeFile(join(content, "good.py"), "");
@@ -66,7 +66,7 @@ describe("hooks()", { timeout: 60_000 }, () => {
     await access(program, constants.X_OK);
   });
 
-  it("runs no code of a Python package, and so refuses one that has to be built", async () => {
+  it("runs no code of a Python package, and so refuses one that must be built", async () => {
     const source = join(scratch, "evil-1.0");
     const harm = join(scratch, "harm");
     await mkdir(source);
@@ -106,7 +106,7 @@ describe("standard images", () => {
     }
   });
 
-  it("are of this machine's Debian, or of one that is known", async () => {
+  it("use this machine's Debian release, or a known one", async () => {
     const file = join(scratch, "os-release");
     await writeFile(file, "ID=debian\nVERSION_CODENAME=trixie\n");
     expect(await usualSuite(file)).toBe("trixie");
@@ -114,7 +114,7 @@ describe("standard images", () => {
     expect(await usualSuite(file)).toBe("bookworm");
   });
 
-  it("need root, and a name that exists", async () => {
+  it("need root, and a valid name", async () => {
     expect(() => requireRoot(false)).toThrow(/needs root/);
     expect((await runTestCli(["image", "build-standard", "ruby"])).code).toBe(2);
   });

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { plainJson, plainProse, plainText } from "./plain-text.ts";
 
 describe("plainText()", () => {
-  it("leaves ordinary text of any language alone", () => {
+  it("does not change ordinary text of any language", () => {
     expect(plainText("Grüße, 世界! 🙂 a\\b")).toBe("Grüße, 世界! 🙂 a\\b");
   });
 
@@ -23,7 +23,7 @@ describe("plainText()", () => {
 });
 
 describe("plainJson()", () => {
-  it("escapes what a terminal acts on and still says the same", () => {
+  it("escapes control characters and stays equivalent", () => {
     const value = { name: "\u001b[2J\u009b\u202e\u007f\u{e0041}\n" };
     const json = plainJson(value);
     expect(json).toMatch(/^[\x20-\x7e]*$/);
@@ -36,7 +36,7 @@ describe("plainJson()", () => {
 });
 
 describe("plainProse()", () => {
-  it("keeps line breaks, tabs and joined emoji, and nothing else that a terminal acts on", () => {
+  it("keeps line breaks, tabs and joined emoji, and no other control characters", () => {
     expect(plainProse("a\r\nb\tc 👩‍💻")).toBe("a\nb\tc 👩‍💻");
     expect(plainProse("\u001b]52;c;x\u0007\r\u202e\u009b")).toBe(
       "\\x1b]52;c;x\\x07\\r\\u{202e}\\x9b",

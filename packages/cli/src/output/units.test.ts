@@ -33,7 +33,7 @@ describe("formatDuration()", () => {
 });
 
 describe("formatMoment()", () => {
-  it("tells the past from the future", () => {
+  it("distinguishes the past from the future", () => {
     const nowMs = Date.parse("2026-01-01T00:10:00.000Z");
     expect(formatMoment("2026-01-01T00:00:00.000Z", nowMs)).toBe("10m0s ago");
     expect(formatMoment("2026-01-01T00:40:00.000Z", nowMs)).toBe("in 30m0s");

@@ -26,14 +26,14 @@ async function shown(columns?: number, tookMs = 1000): Promise<string> {
 }
 
 describe("waiting()", () => {
-  it("says on a terminal what a long step does, without its control characters, and cleans up", async () => {
+  it("shows a long step on a terminal, without control characters, and cleans up", async () => {
     const text = await shown(80);
     expect(text).toContain("… Building tools");
     expect(text).toContain("fetching \\x1b[31mthings");
     expect(text.endsWith("\r\u001b[2K")).toBe(true);
   });
 
-  it("never writes more than a line", async () => {
+  it("never writes more than one line", async () => {
     const lines = (await shown(20)).split("\r\u001b[2K");
     // eslint-disable-next-line no-control-regex
     for (const line of lines) expect(line.replaceAll(/\u001b\[\d+m/g, "").length).toBeLessThan(20);

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { bytes, duration, percent, shortId, since, until } from "./format.ts";
 
-describe("what people read", () => {
-  it("are sizes in the largest unit that fits", () => {
+describe("formatting for people", () => {
+  it("uses the largest unit that fits for sizes", () => {
     expect([0, 1023, 1024, 1536, 150 * 2 ** 20, 5 * 2 ** 40].map(bytes)).toEqual([
       "0 B",
       "1023 B",
@@ -13,14 +13,14 @@ describe("what people read", () => {
     ]);
   });
 
-  it("are durations in the two largest units", () => {
+  it("uses the two largest units for durations", () => {
     const minute = 60_000;
     expect([12, 59_999, 61_000, 60 * minute, 192 * minute, 25 * 60 * minute].map(duration)).toEqual(
       ["12 ms", "59 s", "1 min", "1 h", "3 h 12 min", "1 d 1 h"],
     );
   });
 
-  it("are times before and after now, never negative", () => {
+  it("shows times before and after now, never negative", () => {
     const now = Date.parse("2026-01-01T00:00:10Z");
     expect(since("2026-01-01T00:00:00Z", now)).toBe("10 s");
     expect(since("2026-01-01T00:00:11Z", now)).toBe("0 s");
@@ -28,7 +28,7 @@ describe("what people read", () => {
     expect(until("2026-01-01T00:00:00Z", now)).toBe("now");
   });
 
-  it("are shares with a digit where it matters, and ids that tell apart", () => {
+  it("shows shares with a digit if it matters, and distinguishable ids", () => {
     expect([percent(0.014), percent(0.5)]).toEqual(["1.4 %", "50 %"]);
     expect(shortId("ses_0123456789abcdef")).toBe("ses_01234567…");
   });

@@ -28,7 +28,7 @@ describe("the transcript of a run", () => {
     ]);
   });
 
-  it("gives output and result to the call they belong to", () => {
+  it("assigns output and result to their call", () => {
     const [first, second] = transcriptOf(
       { type: "tool_call", call_id: "a", tool: "sandbox_exec", input: { cmd: "ls" } },
       { type: "tool_call", call_id: "b", tool: "ask_helper", input: { task: "look" } },
@@ -60,7 +60,7 @@ describe("the transcript of a run", () => {
     expect(call).toMatchObject({ printed: expect.stringMatching(/^x+end$/) as string });
   });
 
-  it("sums an input up in one line", () => {
+  it("summarizes an input in one line", () => {
     expect(summaryOf({ cmd: ["python3", "hello.py"] })).toBe("python3 hello.py");
     expect(summaryOf({ cmd: "one\ntwo" })).toBe("one");
     expect(summaryOf({ path: "a.txt", content: "…" })).toBe("a.txt");

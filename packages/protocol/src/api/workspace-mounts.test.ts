@@ -44,7 +44,7 @@ describe("workspaces of a session", () => {
     expect(accepts(at(path))).toBe(false);
   });
 
-  test("are each there once, at paths of their own, and not too many", () => {
+  test("are each mounted once, at separate paths, and up to a maximum", () => {
     expect(accepts(at("/a"), { id: "other", path: "/b" })).toBe(true);
     expect(accepts(at("/a"), at("/b"))).toBe(false);
     expect(accepts(at("/a"), { id: "other", path: "/a" })).toBe(false);
@@ -55,7 +55,7 @@ describe("workspaces of a session", () => {
     expect(accepts(...many(9))).toBe(false);
   });
 
-  test("are not also the one at /workspace", () => {
+  test("cannot also be the one at /workspace", () => {
     const body = { workspace_id: "data", workspaces: [at("/mnt")] };
     expect(createSessionSchema.safeParse(body).success).toBe(false);
   });

@@ -32,7 +32,7 @@ const targetOf = (address: string, link: string): string =>
     : link;
 
 describe("the guide", () => {
-  test("has no dead link, and each anchor exists", () => {
+  test("has no dead links, and each anchor exists", () => {
     const dead: string[] = [];
     let anchors = 0;
     for (const [address, html] of pages)
@@ -49,7 +49,7 @@ describe("the guide", () => {
     expect(anchors).toBeGreaterThan(100);
   });
 
-  test("reaches every page from the first, and every page is in the list once", () => {
+  test("links to every page from the first, and lists every page once", () => {
     const reached = new Set<string>();
     const visit = (address: string): void => {
       if (reached.has(address)) return;
@@ -71,7 +71,7 @@ describe("the guide", () => {
     for (const [, html] of pages) expect(html).not.toMatch(/<style|<script>|\sstyle=|\son\w+="/);
   });
 
-  test("is searched by words of its sections", () => {
+  test("can be searched by words of its sections", () => {
     const index = MiniSearch.loadJSON(String(files.get("search.json")), {
       fields: ["page", "heading", "text"],
       storeFields: ["address", "page", "heading"],
@@ -87,7 +87,7 @@ describe("a page", () => {
   const render = (markdown: string): string =>
     renderPage(pageOf("docs/guides/a.md", markdown), known).html;
 
-  test("leads to other pages, and leaves links to sources as text", () => {
+  test("links to other pages, and keeps links to sources as text", () => {
     expect(render("[x](sub/README.md#y)")).toContain('href="sub/index.html#y"');
     expect(render("[x](sub)")).toContain('href="sub/index.html"');
     expect(render("[x](../../README.md)")).toContain('href="../index.html"');

@@ -67,7 +67,7 @@ test("has modules and declarations, and no tests or sources", () => {
   expect(files.filter((path) => /test/.test(path))).toEqual([]);
 });
 
-test("offers every adapter, and takes every framework as an optional peer", async () => {
+test("exports every adapter, and has every framework as an optional peer dependency", async () => {
   const published = await publishedManifest();
   const subPaths = FRAMEWORKS.map(({ subPath }) => `./${subPath}`);
   expect(Object.keys(published.exports).toSorted()).toEqual(
@@ -112,7 +112,7 @@ test("needs no framework for the tools themselves, at run time and for the compi
   expect(compiled).toMatchObject({ stdout: "" });
 });
 
-test("imports each adapter with its own framework alone", async () => {
+test("imports each adapter with only its own framework", async () => {
   const places = await Promise.all(
     FRAMEWORKS.map(async ({ subPath, peers }) => ({
       subPath,

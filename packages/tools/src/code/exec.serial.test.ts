@@ -29,7 +29,7 @@ async function readFrom(one: TestAgent, exec_id: string, from: number) {
 }
 
 describe("sandbox_exec", () => {
-  it("opens the sandbox by itself, and text runs in a shell that remembers", async () => {
+  it("opens the sandbox automatically, and text runs in a stateful shell", async () => {
     const one = fixture.agent({ mode: "code" });
     await one.call("sandbox_exec", { cmd: "cd /tmp && export GREETING=hello" });
     const result = await one.call("sandbox_exec", { command: 'echo "$GREETING from $PWD"' });
@@ -61,7 +61,7 @@ describe("sandbox_exec", () => {
     expect(result).toMatchObject({ exit_code: 0, stdout: "a b|$HOME|*|" });
   });
 
-  it("does as stateful says, in both directions", async () => {
+  it("respects `stateful`, in both directions", async () => {
     const fresh = { cmd: "cd /tmp; pwd", stateful: false };
     expect((await agent.call("sandbox_exec", fresh)).stdout).toBe("/tmp\n");
     expect((await agent.call("sandbox_exec", { cmd: "pwd" })).stdout).toBe("/workspace\n");
@@ -70,7 +70,7 @@ describe("sandbox_exec", () => {
     await agent.call("sandbox_exec", { cmd: "cd /workspace" });
   });
 
-  it("takes every spelling of the sandbox, the command, the directory and the timeout", async () => {
+  it("accepts every spelling of the sandbox, the command, the directory and the timeout", async () => {
     const { sandbox_id: id } = await agent.call("sandbox_open");
     const alias = (await agent.call("sandbox_open")).session_alias ?? "";
     const key = (await agent.call("sandbox_open")).session_key;
@@ -90,7 +90,7 @@ describe("sandbox_exec", () => {
       });
   });
 
-  it("ends a command whose time is up, with what it had printed", async () => {
+  it("ends a command after its timeout, with its output so far", async () => {
     const input = { cmd: "echo begun; echo bad >&2; sleep 1000; echo never", timeout_ms: 700 };
     const result = await agent.call("sandbox_exec", input);
     expect(result).toMatchObject({
@@ -105,13 +105,13 @@ describe("sandbox_exec", () => {
     expect((await agent.call("sandbox_exec", { cmd: "echo shell lives" })).exit_code).toBe(0);
   });
 
-  it("lowers a timeout to what the administrator allows, and says so", async () => {
+  it("lowers a timeout to the administrator's maximum, and says so", async () => {
     const one = fixture.agent({ mode: "code" }, { policy: { maxTimeoutSeconds: 1 } });
     const result = await one.call("sandbox_exec", { cmd: "sleep 1000", timeout_seconds: 600 });
     expect(result).toMatchObject({ exit_code: 124, timed_out: true, timeout_seconds: 1 });
   });
 
-  it("shows head and tail of long output, its size, and where the rest can be read", async () => {
+  it("returns the beginning and end of long output, its size, and where to read the rest", async () => {
     const one = fixture.agent({ mode: "code", max_stdout_bytes: 1000, max_stderr_bytes: 500 });
     const cmd = "seq 1 20000; seq 30000 50000 >&2";
     const result = await one.call("sandbox_exec", { cmd: ["bash", "-c", cmd] });
@@ -135,7 +135,7 @@ describe("sandbox_exec", () => {
     });
   });
 
-  it("goes on exactly where the shown beginning of one stream ends", async () => {
+  it("continues exactly where the shown beginning of one stream ends", async () => {
     const one = fixture.agent({ mode: "code", max_stdout_bytes: 1000, max_stderr_bytes: 500 });
     const cmd = ["seq", "--separator=é", "1", "20000"];
     const { stdout = "", next_seq: from = 0, exec_id } = await one.call("sandbox_exec", { cmd });
@@ -145,7 +145,7 @@ describe("sandbox_exec", () => {
     expect(shown + rest.stdout).toBe(range(1, 20_000).trimEnd().replaceAll("\n", "é") + "\n");
   });
 
-  it("passes output on while the command runs, and gives the same result", async () => {
+  it("streams output while the command runs, and returns the same result", async () => {
     const pieces: OutputPiece[] = [];
     const seen = Promise.withResolvers<void>();
     const running = agent.call(
@@ -170,7 +170,7 @@ describe("sandbox_exec", () => {
     expect(pieces.at(-1)).toEqual({ stream: "stderr", text: "second\n" });
   });
 
-  it("streams a command whose time is up to the same end as without streaming", async () => {
+  it("ends a streamed command after its timeout like one without streaming", async () => {
     const input = { cmd: "echo begun; sleep 1000", timeout_ms: 500 };
     const result = await agent.call("sandbox_exec", input, { onOutput: () => {} });
     expect(result).toMatchObject({ exit_code: 124, timed_out: true, stdout: "begun\n" });
@@ -195,7 +195,7 @@ describe("sandbox_exec", () => {
     },
   );
 
-  it("tells of the kernel's kill at the memory limit, and of signals", async () => {
+  it("reports the kernel's kill at the memory limit, and signals", async () => {
     const hungry = ["python3", "-c", "print('x', flush=True); bytearray(1 << 30)"];
     const result = await agent.call("sandbox_exec", { cmd: hungry });
     expect(result).toMatchObject({ exit_code: 137, end_reason: "oom", stdout: "x\n" });
@@ -241,7 +241,7 @@ describe("sandbox_exec", () => {
 });
 
 describe("a command started with stream", () => {
-  it("is read piece by piece from its first one, and waited for", async () => {
+  it("can be read from its first chunk, and waited for", async () => {
     const cmd =
       "for i in 1 2 3; do echo out $i; sleep 0.1; echo err $i >&2; sleep 0.1; done; exit 4";
     const started = await agent.call("sandbox_exec", { cmd: ["bash", "-c", cmd], stream: true });
@@ -283,7 +283,7 @@ describe("a command started with stream", () => {
     expect(third).toMatchObject({ done: true });
   });
 
-  it("is still running when the wait is shorter, and goes on", async () => {
+  it("is still running if the wait is shorter, and continues", async () => {
     const started = await agent.call("sandbox_exec", {
       cmd: ["sh", "-c", "until test -e /tmp/enough; do sleep 0.05; done; echo end"],
       stream: true,
@@ -299,7 +299,7 @@ describe("a command started with stream", () => {
     expect(late.chunks.map(({ text }) => text)).toEqual(["end\n"]);
   });
 
-  it("never shows half a character, wherever a page ends", async () => {
+  it("never splits a character between pages", async () => {
     const one = fixture.agent({ mode: "code", max_stdout_bytes: 4, max_stderr_bytes: 3 });
     const text = "aé€😀".repeat(20);
     const { exec_id } = await one.call("sandbox_exec", { cmd: ["printf", "%s", text] });
@@ -328,7 +328,7 @@ describe("a command started with stream", () => {
     });
   });
 
-  it("that does not exist is an error that says so", async () => {
+  it("returns an error if it does not exist", async () => {
     for (const name of ["sandbox_exec_read", "sandbox_exec_wait"] as const)
       await expect(agent.call(name, { exec_id: "exe_nothing" })).rejects.toMatchObject({
         code: "EXEC_NOT_FOUND",

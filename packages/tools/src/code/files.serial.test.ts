@@ -32,7 +32,7 @@ describe("sandbox_fs_write", () => {
     [{ content_base64: "dGV4dAo=" }, "text\n"],
     [{ contents: "", contents_b64: null }, ""],
     [{ contents: "text\n", text: "text\n", contents_b64: "dGV4dAo=" }, "text\n"],
-  ])("takes the content as %j", async (content, expected) => {
+  ])("accepts the content as %j", async (content, expected) => {
     const path = `written/${crypto.randomUUID()}`;
     const written = await agent.call("sandbox_fs_write", { path, ...content });
     expect(written).toEqual({
@@ -43,7 +43,7 @@ describe("sandbox_fs_write", () => {
     expect((await read(path)).contents).toBe(expected);
   });
 
-  it("refuses two different contents, and says which", async () => {
+  it("refuses two different contents, and names them", async () => {
     const input = { path: "x", contents: "one", content_base64: "dHdv" };
     await expect(agent.call("sandbox_fs_write", input)).rejects.toMatchObject({
       code: "INVALID_INPUT",
@@ -57,7 +57,7 @@ describe("sandbox_fs_write", () => {
     await expect(read("x")).rejects.toMatchObject({ code: "FILE_NOT_FOUND" });
   });
 
-  it("keeps bytes as they are, sets the mode, and replaces only when allowed", async () => {
+  it("keeps bytes unchanged, sets the mode, and replaces only if allowed", async () => {
     const input = { path: "/work/bin/tool", contents_b64: bytes, mode: "0755" };
     const written = await agent.call("sandbox_fs_write", input);
     expect(written).toEqual({ ok: true, path: "/workspace/bin/tool", size_bytes: 4 });
@@ -78,7 +78,7 @@ describe("sandbox_fs_write", () => {
 });
 
 describe("sandbox_fs_read", () => {
-  it("gives text by both names, and base64 when asked for", async () => {
+  it("returns text under both names, and base64 on request", async () => {
     await agent.call("sandbox_fs_write", { path: "t.txt", contents: "Grüße\n" });
     expect(await read("/work/t.txt")).toEqual({
       path: "/workspace/t.txt",
@@ -97,7 +97,7 @@ describe("sandbox_fs_read", () => {
     });
   });
 
-  it("reads a large file in parts, of whole characters, with its true size", async () => {
+  it("reads a large file in parts, of whole characters, with its actual size", async () => {
     const text = "aé€😀".repeat(40_000);
     await agent.call("sandbox_fs_write", { path: "large.txt", contents: text });
     let whole = "";
@@ -125,7 +125,7 @@ describe("sandbox_fs_read", () => {
 });
 
 describe("sandbox_fs_list", () => {
-  it("describes entries by all names", async () => {
+  it("describes entries under all names", async () => {
     const one = fixture.agent({ mode: "code" });
     await one.call("sandbox_fs_write", { path: "src/main.py", contents: "print()\n" });
     await one.call("sandbox_exec", { cmd: "ln -s src/main.py link" });
@@ -156,7 +156,7 @@ describe("sandbox_fs_list", () => {
     });
   });
 
-  it("gives many entries in parts", async () => {
+  it("returns many entries in parts", async () => {
     const one = fixture.agent({ mode: "code" });
     await one.call("sandbox_exec", { cmd: "for i in $(seq 1000 2199); do : > $i; done" });
     const first = await one.call("sandbox_fs_list");
@@ -170,7 +170,7 @@ describe("sandbox_fs_list", () => {
 });
 
 describe("sandbox_fs_delete", () => {
-  it("deletes files, and directories only when told to", async () => {
+  it("deletes files, and directories only on request", async () => {
     await agent.call("sandbox_fs_write", { path: "gone/a", contents: "" });
     await agent.call("sandbox_fs_write", { path: "gone/b", contents: "" });
     expect(await agent.call("sandbox_fs_delete", { path: "gone/a" })).toEqual({
@@ -238,7 +238,7 @@ describe("blocked paths", () => {
 });
 
 describe("limits of the file tools", () => {
-  it("bound the size of a file", async () => {
+  it("limit the size of a file", async () => {
     const one = fixture.agent({ mode: "code", limits: { max_file_size_bytes: 100 } });
     await one.call("sandbox_fs_write", { path: "fits", contents: "x".repeat(100) });
     await expect(
@@ -249,7 +249,7 @@ describe("limits of the file tools", () => {
     });
   });
 
-  it("bound the number of files, also for calls at the same time", async () => {
+  it("limit the number of files, also for concurrent calls", async () => {
     const one = fixture.agent({ mode: "code", limits: { max_files: 3 } });
     const write = async (path: string) =>
       await one.call("sandbox_fs_write", { path, contents: "x" }).then(
@@ -271,7 +271,7 @@ describe("limits of the file tools", () => {
     expect(await write("e")).toBe("written");
   });
 
-  it("hold 10 MiB files unless told otherwise, and say when the disk is full", async () => {
+  it("allow files of 10 MiB by default, and say when the disk is full", async () => {
     const one = fixture.agent({ mode: "code", limits: { workspace_mb: 16 } });
     const contents = "x".repeat(10_485_760);
     expect((await one.call("sandbox_fs_write", { path: "one", contents })).size_bytes).toBe(
@@ -297,7 +297,7 @@ describe("the file store", () => {
     await rm(directory, { recursive: true, force: true });
   });
 
-  it("gives files to a sandbox and takes its results", async () => {
+  it("copies files into a sandbox and publishes its results", async () => {
     const fileStore = new DirectoryFileStore(directory);
     const one = fixture.agent({ mode: "code" }, { fileStore });
     expect(await one.call("sandbox_stage_file", { name: "numbers.csv", path: "in/n.csv" })).toEqual(
@@ -325,7 +325,7 @@ describe("the file store", () => {
     });
   });
 
-  it("names the files that there are when one is missing, and refuses what must not be published", async () => {
+  it("lists the available files if one is missing, and refuses to publish forbidden ones", async () => {
     const fileStore = new DirectoryFileStore(directory);
     const policy = { maxArtifactBytes: 10 };
     const one = fixture.agent({ mode: "code" }, { fileStore, policy });

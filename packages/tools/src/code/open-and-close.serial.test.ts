@@ -32,14 +32,14 @@ describe("sandbox_open", () => {
     expect(again).toMatchObject({ sandbox_id: opened.sandbox_id, created: false });
   });
 
-  it("makes one sandbox for ten calls at the same time", async () => {
+  it("creates one sandbox for ten concurrent calls", async () => {
     const one = fixture.agent({ mode: "code" });
     const all = await Promise.all(Array.from({ length: 10 }, () => one.call("sandbox_open")));
     expect(new Set(all.map(({ sandbox_id }) => sandbox_id)).size).toBe(1);
     expect(all.filter(({ created }) => created)).toHaveLength(1);
   });
 
-  it("makes a further sandbox for a session_key", async () => {
+  it("creates another sandbox for a session_key", async () => {
     const [first, second] = [
       await agent.call("sandbox_open"),
       await agent.call("sandbox_open", { session_key: "second" }),
@@ -55,7 +55,7 @@ describe("sandbox_open", () => {
     });
   });
 
-  it("says which stage failed when there is no such image", async () => {
+  it("says which stage failed if the image does not exist", async () => {
     const one = fixture.agent({ mode: "code", image: "no-such-image:1" });
     await expect(one.call("sandbox_open")).rejects.toMatchObject({
       code: "INVALID_INPUT",
@@ -93,7 +93,7 @@ describe("sandbox_close", () => {
     expect((await one.call("sandbox_exec", { cmd: "ls" })).stdout).toBe("kept\n");
   });
 
-  it("does not take the sandbox of a workflow from the other steps, unless told to", async () => {
+  it("does not take the sandbox of a workflow from the other steps, unless requested", async () => {
     const workflowScope = fixture.scope("wf-close", "workflow");
     const writer = fixture.agent({ mode: "code" }, { workflowScope });
     const reader = fixture.agent({ mode: "code" }, { workflowScope });
@@ -104,7 +104,7 @@ describe("sandbox_close", () => {
     expect(ended).toMatchObject({ destroyed: true });
   });
 
-  it("has nothing to do when no sandbox is open", async () => {
+  it("does nothing if no sandbox is open", async () => {
     const one = fixture.agent({ mode: "code" });
     expect(await one.call("sandbox_close")).toMatchObject({ ok: true, destroyed: false });
   });

@@ -28,7 +28,7 @@ it.each([
   expect(matchesGlob(path, pattern)).toBe(expected);
 });
 
-it("answers patterns that make regular expressions hang", () => {
+it("quickly matches patterns that make regular expressions hang", () => {
   const path = "a".repeat(4000);
   expect(matchesGlob(path, `${"*a".repeat(99)}*b`)).toBe(false);
   expect(matchesGlob(`${"a/".repeat(2000)}b`, `${"**/a/".repeat(39)}**/c`)).toBe(false);

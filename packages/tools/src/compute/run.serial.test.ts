@@ -79,7 +79,7 @@ describe("sandbox_run", () => {
     expect((await agent.call("sandbox_run", node)).stdout).toBe("/work/main.js\n");
   });
 
-  it("has nothing of the run before it, and leaves no sandbox", async () => {
+  it("keeps nothing of the previous run, and leaves no sandbox", async () => {
     const agentScope = fixture.scope("fresh");
     const agent = fixture.agent("bash", { agentScope });
     await agent.call("sandbox_run", { code: "touch /work/left /tmp/left" });
@@ -88,7 +88,7 @@ describe("sandbox_run", () => {
     expect(await liveSessions("fresh")).toBe(0);
   });
 
-  it("reports how a program really ended", async () => {
+  it("reports how a program ended", async () => {
     const agent = fixture.agent({ runtime: "python", limits: { memory_mb: 128 } });
     const run = async (code: string) => await agent.call("sandbox_run", { code });
     expect(await run("import sys; print('x'); sys.exit(3)")).toMatchObject({
@@ -107,7 +107,7 @@ describe("sandbox_run", () => {
     expect(killed).toMatchObject({ exit_code: 143, end_reason: "killed" });
   });
 
-  it("passes output on as it comes", async () => {
+  it("streams output", async () => {
     const pieces: OutputPiece[] = [];
     const result = await fixture
       .agent("python")
@@ -121,7 +121,7 @@ describe("sandbox_run", () => {
     expect(pieces.map(({ text }) => text).join("")).toBe("0\n1\n2\n");
   });
 
-  it("destroys the sandbox when the program fails, its time is up, or the call is aborted", async () => {
+  it("destroys the sandbox if the program fails or times out, or the call is aborted", async () => {
     const agentScope = fixture.scope("ends");
     const agent = fixture.agent("bash", { agentScope });
     await agent.call("sandbox_run", { code: "exit 1" });
@@ -148,7 +148,7 @@ describe("sandbox_run", () => {
     while (!isDeepStrictEqual(await statuses(), ended)) await sleep(50);
   });
 
-  it("reads stdin, and cuts output at the agent's limits with its true size", async () => {
+  it("reads stdin, and truncates output at the agent's limits with its actual size", async () => {
     const agent = fixture.agent({ runtime: "bash", max_stdout_bytes: 100, max_stderr_bytes: 50 });
     const code = "cat; seq 1000 >&2";
     const stdin = "line\n".repeat(1000);
@@ -195,7 +195,7 @@ print(len(rows), sums.most_common())`,
     });
   });
 
-  it("refuses files that are not below /work, and one where the program is", async () => {
+  it("refuses files outside /work, and one with the path of the program", async () => {
     const agent = fixture.agent("python");
     for (const path of ["../outside", "/etc/passwd", "/tmp/x", "main.py", "/work/main.py", "."])
       await expect(
@@ -207,7 +207,7 @@ print(len(rows), sums.most_common())`,
     expect((await agent.call("sandbox_run", absolute)).stdout).toBe("here\n");
   });
 
-  it("takes as many and as large files as the agent's limits say", async () => {
+  it("enforces the agent's limits for the number and size of files", async () => {
     const limits = { max_files: 2, max_file_size_bytes: 10 };
     const agent = fixture.agent({ runtime: "bash", limits });
     const run = (files: Record<string, string>) =>
@@ -257,7 +257,7 @@ open("out/deep/b.csv", "wb").write(bytes(range(256)))
 open("out/large.bin", "wb").write(b"x" * 3000)
 os.symlink("/etc/passwd", "out/link.csv")`;
 
-  it("are the files that match, whole", async () => {
+  it("are the matching files, complete", async () => {
     const agent = fixture.agent("python");
     const input = { code, artifacts: ["out/*.csv", "/work/**/b.csv", "nothing/*"] };
     const result = await agent.call("sandbox_run", input);
@@ -285,7 +285,7 @@ os.symlink("/etc/passwd", "out/link.csv")`;
     });
   });
 
-  it("are bounded in number and size, and what is left out is named", async () => {
+  it("are limited in number and size, and omitted ones are named", async () => {
     const small = fixture.agent({ runtime: "python", max_artifact_bytes: 257 });
     const result = await small.call("sandbox_run", { code, artifacts: ["**"] });
     expect(result.artifacts?.map(({ path }) => path)).toEqual(["out/a.csv"]);
@@ -306,7 +306,7 @@ os.symlink("/etc/passwd", "out/link.csv")`;
     ]);
   });
 
-  it("may be empty, also where nothing more fits", async () => {
+  it("can be empty, even if nothing more fits", async () => {
     const full = fixture.agent({ runtime: "bash", max_artifact_bytes: 4 });
     const result = await full.call("sandbox_run", {
       code: "printf 1234 > a.txt; : > b.txt; printf 5 > c.txt",
@@ -319,7 +319,7 @@ os.symlink("/etc/passwd", "out/link.csv")`;
     expect(result.artifacts_omitted).toMatchObject([{ path: "c.txt", size_bytes: 1 }]);
   });
 
-  it("that grow after they were listed are left out, and never cut", async () => {
+  it("that grow after they were listed are omitted, and never truncated", async () => {
     const session = await fixture.client.createSession({ image: "linux" });
     await session.files.write("a.txt", "whole");
     await session.files.write("b.txt", "small");
@@ -346,7 +346,7 @@ os.symlink("/etc/passwd", "out/link.csv")`;
     ]);
   });
 
-  it("come also from a program that failed", async () => {
+  it("are also returned if the program failed", async () => {
     const failing = `${code}\nraise SystemExit(9)`;
     const result = await fixture
       .agent("python")

@@ -87,7 +87,7 @@ describe("a sandbox of another run", () => {
     },
   );
 
-  it("is not opened by its key", async () => {
+  it("cannot be opened by its key", async () => {
     for (const id of victims.filter((name) => name.includes(":"))) {
       const unknown = id.replace(/:[^:]+:/, ":nobody:");
       const answer = await answerOf("sandbox_open", { session_key: id });
@@ -98,7 +98,7 @@ describe("a sandbox of another run", () => {
     }
   });
 
-  it("costs the same requests as one that does not exist", async () => {
+  it("needs the same requests as one that does not exist", async () => {
     const requestsFor = async (sandbox_id: string): Promise<readonly string[]> => {
       requests = [];
       await answerOf("sandbox_exec", { sandbox_id, cmd: "true" });
@@ -122,7 +122,7 @@ describe("a sandbox of another run", () => {
     await session.destroy();
   });
 
-  it("is as it was afterwards", async () => {
+  it("is unchanged afterwards", async () => {
     const { entries } = await victim.call("sandbox_fs_list");
     expect(entries.map(({ name }) => name)).toEqual(["secret"]);
     expect((await victim.call("sandbox_fs_read", { path: "secret" })).contents).toBe(

@@ -16,7 +16,7 @@ it.each([
   expect(names.nameOf(name)).toBe("default");
 });
 
-it("keeps other names, and knows only keys of the same scope", () => {
+it("keeps other names, and accepts only keys of the same scope", () => {
   expect(names.nameOf("build")).toBe("build");
   expect(names.nameOf("workflow:wf_abc123:build")).toBe("build");
   for (const other of ["workflow:wf_other:default", "agent:wf_abc123:default", "a:b", "a b", ""])
@@ -25,7 +25,7 @@ it("keeps other names, and knows only keys of the same scope", () => {
     );
 });
 
-it("tells its own sessions from those with a similar key", () => {
+it("distinguishes its own sessions from those with a similar key", () => {
   expect(names.owns(session("workflow:wf_abc123:x"))).toBe(true);
   for (const key of ["workflow:wf_abc1234:x", "workflow:wf_abc12:x", "agent:wf_abc123:x"])
     expect(names.owns(session(key))).toBe(false);

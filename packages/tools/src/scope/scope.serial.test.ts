@@ -63,7 +63,7 @@ describe("agents of a workflow run", () => {
     expect(await fixture.statusOf(opened.sandbox_id)).toBe("destroyed");
   });
 
-  it("get sandboxes of their own when isolated, and further ones by name", async () => {
+  it("get separate sandboxes if isolated, and additional ones by name", async () => {
     const workflowScope = fixture.scope("wf_named", "workflow");
     const shared = fixture.agent(CODE, { workflowScope });
     const isolated = fixture.agent({ ...CODE, session: "isolated" }, { workflowScope });
@@ -80,7 +80,7 @@ describe("agents of a workflow run", () => {
     expect(keys.slice(3)).toEqual(["workflow:wf_named:build", "workflow:wf_named:build"]);
   });
 
-  it("make one sandbox when all of them start at once, in separate processes' scopes", async () => {
+  it("create one sandbox if all start at once, in separate processes", async () => {
     const agents = Array.from({ length: 6 }, () =>
       fixture.agent(CODE, { workflowScope: fixture.scope("wf_race", "workflow") }),
     );
@@ -91,7 +91,7 @@ describe("agents of a workflow run", () => {
 });
 
 describe("a scope", () => {
-  it("is gone on with by another process, and closed by it with all sandboxes", async () => {
+  it("can be continued by another process, and closed by it with all sandboxes", async () => {
     const first = fixture.scope("resumed", "workflow");
     const before = fixture.agent(CODE, { workflowScope: first });
     const { sandbox_id } = await before.call("sandbox_open");
@@ -111,7 +111,7 @@ describe("a scope", () => {
     expect(await fixture.statusOf(second_id)).toBe("destroyed");
   });
 
-  it("gives a second opener the sandbox only when the first has prepared it", async () => {
+  it("gives a second opener the sandbox only after the first has prepared it", async () => {
     const scope = fixture.scope("prepared");
     const open = async (prepare?: () => Promise<void>) =>
       await scope.open({
@@ -141,7 +141,7 @@ describe("a scope", () => {
     expect(await fixture.statusOf(sandbox_id)).toBe("destroyed");
   });
 
-  it("reports a sandbox that cannot be destroyed and goes on with the rest", async () => {
+  it("reports a sandbox that cannot be destroyed and continues with the rest", async () => {
     let refused = "";
     const client = watchedClient((method, path) =>
       method === "DELETE" && path.endsWith(refused)
@@ -171,7 +171,7 @@ describe("a scope", () => {
     await fixture.scope("partly", "workflow").close();
   });
 
-  it("emits a process warning when there is no handler", async () => {
+  it("emits a process warning if there is no handler", async () => {
     const client = watchedClient((method) =>
       method === "DELETE"
         ? Response.json({ error_code: "INTERNAL_ERROR", message: "not now" }, { status: 500 })
@@ -187,7 +187,7 @@ describe("a scope", () => {
     await fixture.scope("warns").close();
   });
 
-  it("leaves sandboxes to expire when they are to be retained", async () => {
+  it("leaves sandboxes to expire if they must be retained", async () => {
     const scope = fixture.scope("retained", "workflow");
     const agent = fixture.agent(CODE, { workflowScope: scope });
     const { sandbox_id } = await agent.call("sandbox_open");
@@ -205,7 +205,7 @@ describe("a scope", () => {
 });
 
 describe("the lease", () => {
-  it("is renewed while the scope lives, and ends with it", async () => {
+  it("is renewed while the scope exists, and ends with it", async () => {
     const scope = fixture.scope("lease", "agent", 2);
     const agent = fixture.agent(CODE, { agentScope: scope });
     const { sandbox_id } = await agent.call("sandbox_open");
@@ -219,7 +219,7 @@ describe("the lease", () => {
     await until(async () => (await session.refresh()).status === "expired");
   });
 
-  it("does not outlive the agent's idle timeout, and use makes it last again", async () => {
+  it("does not outlive the agent's idle timeout, and use extends it again", async () => {
     const scope = fixture.scope("idle", "agent", 2);
     const agent = fixture.agent({ ...CODE, limits: { timeout_seconds: 3 } }, { agentScope: scope });
     const { sandbox_id } = await agent.call("sandbox_open");
@@ -236,7 +236,7 @@ describe("the lease", () => {
     expect(await agent.call("sandbox_open")).toMatchObject({ created: true });
   });
 
-  it("ends with the maximum lifetime, used or not", async () => {
+  it("ends with the maximum lifetime, even if in use", async () => {
     const agent = fixture.agent(CODE, {
       agentScope: fixture.scope("lifetime", "agent", 240),
       policy: { maxLifetimeSeconds: 1 },
@@ -252,7 +252,7 @@ describe("the lease", () => {
     expect(await fixture.statusOf(sandbox_id)).toBe("destroyed");
   });
 
-  it("begins nothing new after the maximum lifetime, also while a command still runs", async () => {
+  it("starts nothing after the maximum lifetime, even while a command still runs", async () => {
     const agent = fixture.agent(CODE, {
       agentScope: fixture.scope("overlap", "agent", 240),
       policy: { maxLifetimeSeconds: 2 },
@@ -266,7 +266,7 @@ describe("the lease", () => {
     expect(await last).toMatchObject({ exit_code: 0, stdout: "whole\n" });
   });
 
-  it("is bounded by the maximum lifetime in a process that only knows the sandbox's id", async () => {
+  it("is limited by the maximum lifetime in a process that only knows the sandbox's id", async () => {
     const first = fixture.agent(CODE, { agentScope: fixture.scope("known-id") });
     const { sandbox_id } = await first.call("sandbox_open");
     first.scope.detach();

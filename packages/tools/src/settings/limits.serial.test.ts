@@ -30,7 +30,7 @@ async function shell(agent: TestAgent, cmd: string): Promise<string> {
   return stdout.trim();
 }
 
-it("cpu_millicores, memory_mb, pids and workspace_mb are the sandbox's own", async () => {
+it("cpu_millicores, memory_mb, pids and workspace_mb are enforced", async () => {
   const agent = fixture.agent({ mode: "code", limits: LIMITS });
   const opened = await agent.call("sandbox_open");
   expect(opened.limits).toEqual(LIMITS);
@@ -85,7 +85,7 @@ bytearray(120 << 20)`;
   expect(result.limits).toMatchObject({ ...LIMITS, timeout_seconds: 7, network: false });
 });
 
-it("timeout_seconds bounds commands that set no timeout", async () => {
+it("timeout_seconds applies to commands without a timeout", async () => {
   for (const key of ["timeout_seconds", "exec_timeout_seconds"]) {
     const agent = fixture.agent({ mode: "code", [key]: 1 });
     const result = await agent.call("sandbox_exec", { cmd: "sleep 1000" });
@@ -127,7 +127,7 @@ it("profile root runs as root of the sandbox, and restricted does not", async ()
   expect(await id("restricted")).toBe("1000");
 });
 
-it("a network that the administrator does not allow is not there, and sandbox_open says so", async () => {
+it("a network that the administrator does not allow is missing, and sandbox_open says so", async () => {
   const agent = fixture.agent({ mode: "code", allow_network: true });
   expect(await agent.call("sandbox_open")).toMatchObject({
     network: false,

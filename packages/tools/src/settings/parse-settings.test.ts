@@ -42,14 +42,14 @@ describe("the string form", () => {
     ["nodee", "node"],
     ["bahs", "bash"],
     ["type-script", "typescript"],
-  ])("%s is taken for a slip", (runtime, nearest) => {
+  ])("%s is treated as a typo", (runtime, nearest) => {
     expect(() => parseSandboxSettings(runtime)).toThrow(`did you mean \`${nearest}\`?`);
     expect(parseSandboxSettings(`${runtime}:latest`).image).toBe(`${runtime}:latest`);
   });
 });
 
 describe("the object form", () => {
-  it("has every key of the seeds", () => {
+  it("accepts every key of the seeds", () => {
     const settings = parseSandboxSettings({
       mode: "code",
       runtime: "python",
@@ -115,7 +115,7 @@ describe("the object form", () => {
         });
   });
 
-  it("is linux in code mode when nothing is said, and takes a live sandbox as it is", () => {
+  it("defaults to linux in code mode, and accepts a live sandbox unchanged", () => {
     expect(parseSandboxSettings({ mode: "code" })).toMatchObject({
       limits: { maxFileSizeBytes: 10_485_760, maxFiles: 100 },
       language: "bash",
@@ -142,7 +142,7 @@ describe("the object form", () => {
     ["sandbox-runtime:base", "linux"],
     ["bash", "linux"],
     ["python:3.11", "python:3.11"],
-  ])("asks for the image %s as %s", (image, asked) => {
+  ])("requests the image %s as %s", (image, asked) => {
     expect(parseSandboxSettings({ image }).image).toBe(asked);
   });
 
@@ -155,11 +155,11 @@ describe("the object form", () => {
     [{ network_mode: "none" }, false],
     [{ network_mode: "bridge" }, true],
     [{ allow_network: false, network: { enabled: false }, network_mode: "none" }, false],
-  ])("%j asks for a network: %s", (keys, network) => {
+  ])("%j requests a network: %s", (keys, network) => {
     expect(parseSandboxSettings(keys).network).toBe(network);
   });
 
-  it("reads limits.timeout_seconds by mode", () => {
+  it("interprets limits.timeout_seconds by mode", () => {
     const limits = { timeout_seconds: 60 };
     expect(parseSandboxSettings({ mode: "code", limits })).toMatchObject({
       idleTimeoutSeconds: 60,
@@ -173,7 +173,7 @@ describe("the object form", () => {
   });
 });
 
-describe("what cannot be used", () => {
+describe("invalid settings", () => {
   it.each([
     [{ runtme: "python" }, ["runtme"], "nearest known name is `runtime`"],
     [{ timeoutSeconds: 5 }, ["timeoutSeconds"], "nearest known name is `timeout_seconds`"],
@@ -201,7 +201,7 @@ describe("what cannot be used", () => {
     [true, [], "must be a runtime"],
     [["python"], [], "must be a runtime"],
     [{ runtime: null }, ["runtime"], "expected string"],
-  ])("%j says where and what", (value, path, message) => {
+  ])("%j reports where and what", (value, path, message) => {
     try {
       parseSandboxSettings(value);
     } catch (error) {

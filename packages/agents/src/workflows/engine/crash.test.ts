@@ -50,7 +50,7 @@ beforeAll(async () => {
 afterAll(async () => await processes[Symbol.asyncDispose]());
 
 describe("after kill -9 in the middle of", { timeout: PATIENCE_MS }, () => {
-  it("an agent step that is not safe, the run waits for a person, who can let it go on", async () => {
+  it("an agent step that is not safe, the run waits for a person, who can resume it", async () => {
     const runId = runOf("agent");
     const waiting = await processes.until(runId, ({ status }) => status === "needs_attention");
     expect(waiting.reason).toBe(
@@ -92,7 +92,7 @@ describe("after kill -9 in the middle of", { timeout: PATIENCE_MS }, () => {
     ]);
   });
 
-  it("the making of an agent's task, which is before the agent, no person is needed", async () => {
+  it("the rendering of an agent's task, before the agent starts, no person is needed", async () => {
     const runId = runOf("agent's task");
     expect(await processes.until(runId)).toMatchObject({ status: "succeeded", output: runId });
     expect(count("agent's task", "begin work one")).toBe(1);
@@ -130,7 +130,7 @@ describe("after kill -9 in the middle of", { timeout: PATIENCE_MS }, () => {
     expect(count("parallel", "begin hold last")).toBe(2);
   });
 
-  it("branches of which one is not safe, the run waits for a person", async () => {
+  it("branches, one of which is not safe, the run waits for a person", async () => {
     const runId = runOf("parallel, half safe");
     const { status, reason } = await processes.until(runId, (run) => run.status !== "running");
     expect(status).toBe("needs_attention");
@@ -138,14 +138,14 @@ describe("after kill -9 in the middle of", { timeout: PATIENCE_MS }, () => {
     expect(processes.effects(runId)).toEqual(effectsAtKill.get("parallel, half safe"));
   });
 
-  it("what is done about a failure, the failure is not repeated", async () => {
+  it("a catch block, the failure is not repeated", async () => {
     const runId = runOf("try");
     expect((await processes.until(runId)).output).toBe("as fine as seen fine");
     expect(count("try", "begin work fine")).toBe(1);
     expect(processes.begun(runId)).toMatchObject({ "risky:1/try/bad:1": 1, "risky:1": 1 });
   });
 
-  it("what comes after steps with steps inside, the outputs of those are still known", async () => {
+  it("a step after steps with nested steps, their outputs are still known", async () => {
     const runId = runOf("compound steps before");
     expect((await processes.until(runId)).output).toBe('left right fine rescued ["1","2"]');
     const begun = processes.begun(runId);
@@ -153,7 +153,7 @@ describe("after kill -9 in the middle of", { timeout: PATIENCE_MS }, () => {
     expect(Object.values(begun).filter((times) => times > 1)).toHaveLength(1);
   });
 
-  it("a wait for an approval, it waits on", async () => {
+  it("a wait for an approval, it continues to wait", async () => {
     const runId = runOf("approval");
     await processes.until(runOf("approval, decided meanwhile"));
     const isTaken = ({ owner }: { readonly owner: string | undefined }): boolean =>
@@ -164,7 +164,7 @@ describe("after kill -9 in the middle of", { timeout: PATIENCE_MS }, () => {
     expect(processes.begun(runId)).toEqual({ "first:1": 1, "ask:1": 1, "then:1": 1 });
   });
 
-  it("a wait for an approval, what was decided meanwhile counts", async () => {
+  it("a wait for an approval, a decision in the meantime counts", async () => {
     const runId = runOf("approval, decided meanwhile");
     expect((await processes.until(runId)).output).toBe("meanwhile");
     expect(processes.begun(runId)).toEqual({ "first:1": 1, "ask:1": 1, "then:1": 1 });
@@ -187,7 +187,7 @@ describe("after kill -9 in the middle of", { timeout: PATIENCE_MS }, () => {
   });
 
   it.each(["timer, not due yet", "retry, not due yet"] as const)(
-    "a wait (%s), it waits for what is left",
+    "a wait (%s), it waits for the remaining time",
     async (name) => {
       const runId = runOf(name);
       const dueMs = processes.store.steps(runId).at(-1)?.data.dueMs;

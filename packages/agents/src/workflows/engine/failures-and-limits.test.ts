@@ -15,7 +15,7 @@ function eventually<Value>(read: () => Value) {
 }
 
 describe("a step that fails", () => {
-  it("tries again with longer and longer pauses, part of them random", async () => {
+  it("is retried with increasing pauses, part of them random", async () => {
     const clock = new ManualClock();
     let tries = 0;
     await using fixture = new EngineFixture({
@@ -43,7 +43,7 @@ steps:
     expect(fixture.eventTypes(runId).filter((type) => type === "step_retry")).toHaveLength(4);
   });
 
-  it("gives up after the last attempt, and at once where another one cannot help", async () => {
+  it("fails after the last attempt, and at once if a retry cannot help", async () => {
     await using fixture = new EngineFixture({
       evaluator,
       agents: {
@@ -67,7 +67,7 @@ steps:
     expect(fixture.started).toEqual(["bad", "down", "down", "down"]);
   });
 
-  it("ends a step that takes too long, and everything inside of it", async () => {
+  it("ends a step that takes too long, and everything inside it", async () => {
     const clock = new ManualClock();
     await using fixture = new EngineFixture({ evaluator, clock, agents: { hang, echo } });
     const runId = fixture.submit(`
@@ -104,7 +104,7 @@ steps:
     ]);
   });
 
-  it("does not wait for ever for an agent that does not stop", async () => {
+  it("does not wait forever for an agent that does not stop", async () => {
     const clock = new ManualClock();
     await using fixture = new EngineFixture({
       evaluator,
@@ -121,8 +121,8 @@ steps:
   });
 });
 
-describe("a workflow that loops for ever", () => {
-  it("fails at the bound of the step, and says how to raise it", async () => {
+describe("a workflow with an endless loop", () => {
+  it("fails at the limit of the step, and says how to raise it", async () => {
     await using fixture = new EngineFixture({ evaluator });
     const run = await fixture.run(
       `steps: [{ id: a, type: set, values: 1 }, { id: b, type: set, values: 2, next: a, max_visits: 7 }]`,
@@ -136,7 +136,7 @@ describe("a workflow that loops for ever", () => {
     expect(fixture.steps(run.runId)).toHaveLength(16);
   });
 
-  it("fails at the bound of the run, which nothing catches", async () => {
+  it("fails at the limit of the run, which nothing catches", async () => {
     await using fixture = new EngineFixture({ evaluator });
     const run = await fixture.run(`
 max_steps: 20
@@ -151,11 +151,11 @@ steps:
       error: { code: "STEP_LIMIT", message: "the run has taken 20 steps, which is its max_steps" },
     });
     const succeeded = fixture.steps(run.runId).filter(({ status }) => status === "succeeded");
-    // The `try` around them is a step as well.
+    // The `try` around them is also a step.
     expect(succeeded).toHaveLength(19);
   });
 
-  it("can catch the bound of a step", async () => {
+  it("can catch the limit of a step", async () => {
     await using fixture = new EngineFixture({ evaluator });
     const run = await fixture.run(`
 steps:
@@ -169,7 +169,7 @@ steps:
 });
 
 describe("an output", () => {
-  it("that is too large fails its step instead of being cut", async () => {
+  it("that is too large fails its step instead of being truncated", async () => {
     await using fixture = new EngineFixture({
       evaluator,
       agents: { big: () => "x".repeat(5 * 1024 * 1024) },
@@ -183,7 +183,7 @@ describe("an output", () => {
     });
   });
 
-  it("that is nested too deep fails its step, so that the run can still be read", async () => {
+  it("that is nested too deep fails its step, so the run can still be read", async () => {
     await using fixture = new EngineFixture({ evaluator });
     const levels = 60;
     const run = await fixture.run(`
@@ -219,7 +219,7 @@ steps:
     expect(fixture.started).toHaveLength(17);
   });
 
-  it("that is large is left out of events, and they say so", async () => {
+  it("that is large is omitted from events, and they say so", async () => {
     await using fixture = new EngineFixture({
       evaluator,
       agents: { big: () => "x".repeat(100_000) },

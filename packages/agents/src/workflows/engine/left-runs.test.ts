@@ -26,7 +26,7 @@ it("attempts of an earlier process count as attempts", async () => {
     throw new AgentRunError("MODEL_UNAVAILABLE", "The model did not answer.");
   };
   const agents = { fail };
-  // It stands still, so that the pause does not end before the first process does.
+  // Its clock is stopped, so the pause does not end before the first process does.
   const clock = new ManualClock();
   let runId: string;
   {
@@ -57,7 +57,7 @@ it.each([
     "try",
     "{ id: a, type: try, timeout: 1d, try: [{ id: i, type: approval }], catch: [{ id: c, type: end }] }",
   ],
-])("the timeout of %s goes on from where an earlier process began it", async (kind, step) => {
+])("the timeout of %s continues from its start in an earlier process", async (kind, step) => {
   const path = join(directory, `timeout-${kind}.db`);
   const clock = new ManualClock();
   const halfDayMs = 43_200_000;

@@ -1,4 +1,4 @@
-/** A process that runs a single command leaves the runs of others alone. */
+/** A process that runs a single command does not take the runs of others. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -20,7 +20,7 @@ steps:
   - { id: say, agent: echo, task: hello }
 `;
 
-it("takes runs that it was given or told to go on with, and no others", async () => {
+it("takes only its own runs and those that it resumes", async () => {
   const path = join(directory, "runs.db");
   let runId: string;
   {

@@ -47,7 +47,7 @@ describe("a workflow", () => {
     expect(types.at(-1)).toBe("workflow_ended");
   });
 
-  it("hands values from step to step", async () => {
+  it("passes values from step to step", async () => {
     await using fixture = new EngineFixture({
       evaluator,
       agents: { echo, add: ({ input }) => input },
@@ -68,7 +68,7 @@ steps:
     });
   });
 
-  it("gives its agents the task of the run when their steps have none", async () => {
+  it("gives its agents the task of the run if their steps have none", async () => {
     await using fixture = new EngineFixture({ evaluator, agents: { echo } });
     const source = "steps: [{ id: a, agent: echo }]";
     expect((await fixture.run(source, "text")).output).toBe("text");
@@ -131,7 +131,7 @@ steps:
     });
   });
 
-  it("runs branches at the same time, within its limit, and joins them", async () => {
+  it("runs branches in parallel, within its limit, and joins them", async () => {
     let running = 0;
     let most = 0;
     await using fixture = new EngineFixture({
@@ -159,7 +159,7 @@ steps:
     expect(all?.output).toEqual({ a: "a", b: "b", c: "c", d: "d", e: "e" });
   });
 
-  it("stops the other branches when one fails, and fails with its failure", async () => {
+  it("stops the other branches if one fails, and fails with its error", async () => {
     const begun = Promise.withResolvers<void>();
     await using fixture = new EngineFixture({
       evaluator,
@@ -193,7 +193,7 @@ steps:
     ]);
   });
 
-  it("goes through lists within its limit and keeps their order", async () => {
+  it("processes lists within its limit and keeps their order", async () => {
     let running = 0;
     let most = 0;
     const three = Promise.withResolvers<void>();
@@ -234,7 +234,7 @@ steps:
     ["text", "items is not a list but string"],
     [null, "items is not a list but null"],
     [[1, 2, 3], "there are 3 items and max_items is 2"],
-  ])("refuses to go through %j", async (input, message) => {
+  ])("refuses to process %j", async (input, message) => {
     await using fixture = new EngineFixture({ evaluator });
     const run = await fixture.run(
       `steps: [{ id: each, type: foreach, items: input, max_items: 2, steps: [{ id: x, type: end }] }]`,
@@ -243,13 +243,13 @@ steps:
     expect(run.error).toMatchObject({ code: "INVALID_ITEMS", message: `step each: ${message}` });
   });
 
-  it("goes through an empty list", async () => {
+  it("processes an empty list", async () => {
     await using fixture = new EngineFixture({ evaluator });
     const source = `steps: [{ id: each, type: foreach, items: input, steps: [{ id: x, type: end }] }]`;
     expect((await fixture.run(source, [])).output).toEqual([]);
   });
 
-  it("reads steps and items by every name that they may have", async () => {
+  it("can read steps and items by all their names", async () => {
     await using fixture = new EngineFixture({ evaluator });
     const run = await fixture.run(`
 steps:
@@ -264,7 +264,7 @@ steps:
     expect(run).toMatchObject({ status: "succeeded", output: [2, 3] });
   });
 
-  it("catches failures and tells what they were", async () => {
+  it("catches failures and reports them", async () => {
     await using fixture = new EngineFixture({
       evaluator,
       agents: {
@@ -295,7 +295,7 @@ steps:
     ]);
   });
 
-  it("fails with what its end says", async () => {
+  it("fails with the message of its end step", async () => {
     await using fixture = new EngineFixture({ evaluator });
     const run = await fixture.run(
       `steps: [{ id: no, type: end, status: failed, message: "Not {{ input }}." }]`,

@@ -13,7 +13,7 @@ import { RunStore } from "./run-store.ts";
 const PATIENCE_MS = 120_000;
 const POLL = { timeout: 60_000, interval: 10 };
 
-it("each run is worked on by exactly one of them", { timeout: PATIENCE_MS }, async () => {
+it("exactly one of them works on each run", { timeout: PATIENCE_MS }, async () => {
   await using processes = new EngineProcesses({ deadAfterMs: 60_000 });
   const submit = (count: number): string[] =>
     Array.from({ length: count }, () =>
@@ -81,7 +81,7 @@ steps:
   },
 );
 
-it("what a process writes about a run that another one has taken is refused as a whole", () => {
+it("a process's write to a run that another one has taken is refused as a whole", () => {
   using database = openDatabase(":memory:", ALL_MIGRATIONS);
   const events = new EventLog(database);
   let nowMs = 0;

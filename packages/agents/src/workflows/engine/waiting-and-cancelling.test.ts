@@ -46,7 +46,7 @@ steps:
   it.each([
     [true, "went: fine"],
     [false, "stopped: fine"],
-  ])("lead on when they are %s", async (approved, output) => {
+  ])("continue if they are %s", async (approved, output) => {
     await using fixture = new EngineFixture({ evaluator });
     const runId = fixture.submit(source, { what: "it" });
     expect((await fixture.until(runId, isWaiting)).status).toBe("waiting_approval");
@@ -58,7 +58,7 @@ steps:
     );
   });
 
-  it("fail the step when they are refused and nothing follows that", async () => {
+  it("fail the step if they are rejected and there is no next step for that", async () => {
     await using fixture = new EngineFixture({ evaluator });
     const runId = fixture.submit("steps: [{ id: ask, type: approval }]");
     await fixture.until(runId, isWaiting);
@@ -70,7 +70,7 @@ steps:
     });
   });
 
-  it("are named when several wait, and given once", async () => {
+  it("are named if several wait, and are given once", async () => {
     await using fixture = new EngineFixture({ evaluator });
     const runId = fixture.submit(`
 steps:
@@ -95,7 +95,7 @@ steps:
     expect(decide()).toThrow("No step of the run waits for an approval; the run is succeeded.");
   });
 
-  it("fail when no decision is made in time", async () => {
+  it("fail if no decision is made in time", async () => {
     const clock = new ManualClock();
     await using fixture = new EngineFixture({ evaluator, clock });
     const runId = fixture.submit("steps: [{ id: ask, type: approval, timeout: 1d }]");
@@ -108,7 +108,7 @@ steps:
   });
 });
 
-it("runs that wait for an approval do not keep others from running", async () => {
+it("waiting runs do not keep others from running", async () => {
   await using fixture = new EngineFixture({ evaluator, maxRuns: 1, agents: { echo } });
   const waiting = fixture.submit("steps: [{ id: ask, type: approval }]");
   await fixture.until(waiting, ({ status }) => status === "waiting_approval");
@@ -163,7 +163,7 @@ describe("cancelling", () => {
     expect(() => fixture.engine.cancel(runId)).toThrow("The run has already been cancelled.");
   });
 
-  it("ends a run that has not begun", async () => {
+  it("ends a run that has not started", async () => {
     await using fixture = new EngineFixture({ evaluator, maxRuns: 1, agents: { hang } });
     const first = fixture.submit("steps: [{ id: a, agent: hang }]");
     const second = fixture.submit("steps: [{ id: a, agent: hang }]");

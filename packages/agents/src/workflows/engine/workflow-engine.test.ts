@@ -18,7 +18,7 @@ function eventually<Value>(read: () => Value) {
   return expect.poll(read, { interval: 5 });
 }
 
-it("two runs of one workflow at the same time know nothing of each other", async () => {
+it("two concurrent runs of one workflow are independent", async () => {
   await using fixture = new EngineFixture({
     evaluator,
     agents: {
@@ -97,7 +97,7 @@ steps:
   it.each([
     ["runs again where it is safe", "safe: true", "succeeded"],
     ["waits for a person where it is not", "safe: false", "needs_attention"],
-  ])("and that the executor gave up %s", async (_what, safety, status) => {
+  ])("and that the executor abandoned %s", async (_what, safety, status) => {
     let times = 0;
     await using fixture = new EngineFixture({
       evaluator,
@@ -118,7 +118,7 @@ steps:
   });
 });
 
-it("no more agents work at once than the engine allows, over all runs", async () => {
+it("the engine's limit for agents applies to all runs together", async () => {
   let running = 0;
   let most = 0;
   await using fixture = new EngineFixture({
@@ -138,7 +138,7 @@ it("no more agents work at once than the engine allows, over all runs", async ()
   expect(most).toBe(3);
 });
 
-it("runs that ended long ago are removed with all that belongs to them, and no others", async () => {
+it("only runs that ended long ago are removed, with all their data", async () => {
   const clock = new ManualClock();
   await using fixture = new EngineFixture({ evaluator, clock, agents: { echo } });
   const source = "steps: [{ id: a, agent: echo, task: x }]";

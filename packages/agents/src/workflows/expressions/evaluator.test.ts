@@ -54,7 +54,7 @@ describe("evaluate()", { timeout: 60_000 }, () => {
     ["[1, 'a', null, {'x': [true]}]", [1, "a", null, { x: [true] }]],
     ["7 / 2", 3],
     ["3u", 3],
-  ])("gives %s its value", async (source, expected) => {
+  ])("evaluates %s", async (source, expected) => {
     expect(await valueOf(source)).toEqual(expected);
   });
 
@@ -73,7 +73,7 @@ describe("evaluate()", { timeout: 60_000 }, () => {
     await expect(valueOf(source)).rejects.toThrow(message);
   });
 
-  it("never takes an error for true", async () => {
+  it("never treats an error as true", async () => {
     const values = evaluator.evaluate(["true", "input.missing"], variables);
     await expect(values).rejects.toThrow("field not found");
   });
@@ -132,7 +132,7 @@ describe("a hostile expression", { timeout: 60_000 }, () => {
     expect(await harmless).toEqual([2]);
   });
 
-  it("that takes all memory ends its thread, not the process", async () => {
+  it("that uses all memory ends its thread, not the process", async () => {
     await using own = new Evaluator({ maxCpuMs: 60_000 });
     const hoard = "size(input.list.map(x, (input.text + string(x)).lowerAscii()))";
     const upper = "A".repeat(1024 * 1024 - 10);
@@ -142,7 +142,7 @@ describe("a hostile expression", { timeout: 60_000 }, () => {
     expect(await own.evaluate(["1 + 1"], {})).toEqual([2]);
   });
 
-  it("does not hold up the process while it runs", async () => {
+  it("does not block the process while it runs", async () => {
     await using impatient = new Evaluator({ maxCpuMs: 100 });
     const hostile = impatient.evaluate(
       ["input.all(a, input.all(b, input.all(c, a + b + c >= 0)))"],
@@ -162,7 +162,7 @@ describe("a hostile expression", { timeout: 60_000 }, () => {
     );
   });
 
-  it("that is nested a thousand times is refused when it is read", () => {
+  it("that is nested a thousand levels deep is refused when it is read", () => {
     for (const source of [
       "(".repeat(3900) + "1" + ")".repeat(3900),
       "[".repeat(500) + "]".repeat(500),

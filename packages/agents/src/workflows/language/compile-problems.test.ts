@@ -133,11 +133,11 @@ describe("compileWorkflow()", () => {
     [one("type: try, try: [{id: b, type: end}]"), "w:2:5: step a: catch is missing"],
     ["a: &x [*x]\nsteps: *x", "w:1:7: the file has more than the 100 levels"],
     ["id: x\n  y: z", "w:1:5: "],
-  ])("says what is wrong with %j, and where", (text, problem) => {
+  ])("reports what is wrong with %j, and where", (text, problem) => {
     expect(problemsIn(text)[0]).toContain(problem);
   });
 
-  it("says all that is wrong at once, in the order of the file", () => {
+  it("reports all errors at once, in the order of the file", () => {
     const found = problemsIn(`
 steps:
   - { id: a, agent: x, tsak: 1 }
@@ -202,7 +202,7 @@ steps:
       "map(), filter(), all(), exists() and the like can be nested 3 deep",
     ],
     ["", 42, "the expression is empty"],
-  ])("finds the fault in the expression %j", (expression, column, message) => {
+  ])("finds the error in the expression %j", (expression, column, message) => {
     const quoted = JSON.stringify(expression);
     const [problem] = problemsIn(`steps:
   - { id: first, agent: x }
@@ -217,7 +217,7 @@ steps:
     else expect(problem).toContain(`w:7:${column + 4}: step calc: ${message}`);
   });
 
-  it("refuses to read a step of another branch, which runs at the same time", () => {
+  it("refuses to read a step of another branch, which runs in parallel", () => {
     const text = `steps:
   - id: both
     type: parallel
@@ -232,7 +232,7 @@ steps:
     ]);
   });
 
-  it("finds faults inside of templates and texts of several lines", () => {
+  it("finds errors inside templates and multi-line texts", () => {
     const text = `steps:
   - id: a
     agent: x
@@ -253,7 +253,7 @@ steps:
     ]);
   });
 
-  it("refuses a file that is too large, and one that aliases blow up", () => {
+  it("refuses a file that is too large, and one that aliases expand", () => {
     expect(problemsIn(`# ${"x".repeat(256 * 1024)}`)).toEqual([
       "w:1:1: the file is larger than the 262144 bytes that are allowed",
     ]);
@@ -265,7 +265,7 @@ steps:
 });
 
 describe("checkAgents()", () => {
-  it("names agents that are not there, also deep inside, with the nearest one", () => {
+  it("reports missing agents, also deeply nested, with the nearest name", () => {
     const { plan } = compileWorkflow(
       `
 steps:

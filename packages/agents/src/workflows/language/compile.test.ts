@@ -28,7 +28,7 @@ function withoutPlaces(plan: Plan): unknown {
 }
 
 describe("compileWorkflow()", () => {
-  it("takes the founding document's workflow as it is", async () => {
+  it("accepts the founding document's workflow unchanged", async () => {
     const plan = planOf(await readFile(FOUNDING, "utf8"));
     expect(plan).toMatchObject({
       id: "code-review-and-fix",
@@ -53,7 +53,7 @@ describe("compileWorkflow()", () => {
     });
   });
 
-  it("makes the same plan of both spellings", () => {
+  it("compiles both spellings to the same plan", () => {
     const steps = planOf(`
 id: both
 steps:
@@ -107,7 +107,7 @@ states:
     expect(withoutPlaces(states)).toEqual(withoutPlaces(steps));
   });
 
-  it("takes every kind of step, each under all its names", () => {
+  it("accepts every kind of step, each with all its names", () => {
     const plan = planOf(`
 name: All kinds
 sandbox: { retain_seconds: 10m }

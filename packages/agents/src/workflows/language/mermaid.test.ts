@@ -32,7 +32,7 @@ it("draws the founding document's workflow with its loop", async () => {
 `);
 });
 
-it("draws what is inside of steps as their parts", () => {
+it("draws nested steps as their parts", () => {
   expect(
     graphOf(`
 steps:

@@ -70,7 +70,7 @@ export function aiSuite(fixture: Fixture): void {
       expect(below.stdout).toBe("/workspace/below\n");
     });
 
-    test("gives a megabyte of output whole", async () => {
+    test("returns a megabyte of output completely", async () => {
       const { stdout } = await sandbox.run({ command: "head -c 1000000 /dev/zero | tr '\\0' x" });
       expect(stdout).toHaveLength(1_000_000);
     });
@@ -155,7 +155,7 @@ export function aiSuite(fixture: Fixture): void {
       expect(await sandbox.readTextFile({ path: "tree/c.txt" })).toBe("1\n2\n3\n");
     });
 
-    test("answers null for what is missing, and rejects what is of another kind", async () => {
+    test("returns null for missing files, and rejects other kinds", async () => {
       const path = "nowhere/at/all";
       const answers = await Promise.all([
         sandbox.readFile({ path }),

@@ -23,7 +23,7 @@ export function computesdkSuite(fixture: Fixture): void {
     await sandbox.destroy();
   });
 
-  test("creates a sandbox as asked, finds it, lists it and describes it", async () => {
+  test("creates a sandbox with options, finds it, lists it and describes it", async () => {
     const session = sandbox.getInstance();
     expect(session).toMatchObject({ ttlSeconds: 60, metadata: { owner: "7" } });
     expect(session.limits).toMatchObject({ memoryMb: 96, cpuMillicores: 500 });
@@ -111,7 +111,7 @@ export function computesdkSuite(fixture: Fixture): void {
     await expect(gone).rejects.toThrow(`Snapshot ${taken.id} not found`);
   });
 
-  test("gives a URL of a port, and knows no sandbox that has ended", async () => {
+  test("returns a URL of a port, and does not find a sandbox that has ended", async () => {
     expect(await sandbox.getUrl({ port: 8000 })).toMatch(/^http:\/\//);
     const short = await compute({ provider }).sandbox.create({ image: "python" });
     await short.destroy();

@@ -17,7 +17,7 @@ export function deepagentsSuite(fixture: Fixture): void {
     await session.destroy();
   });
 
-  test("executes commands, in order on both streams, within a time", async () => {
+  test("executes commands, in order on both streams, within a timeout", async () => {
     expect(sandbox.id).toBe(session.id);
     expect(await sandbox.execute("echo out; echo err >&2; exit 3")).toEqual({
       output: expect.stringMatching(/out\n/) as string,
@@ -31,7 +31,7 @@ export function deepagentsSuite(fixture: Fixture): void {
   });
 
   // Not through an agent's model: Deep Agents would summarize a conversation with such a long call.
-  test("tells of a command that is too long, as its result, and goes on", async () => {
+  test("returns an error for a command that is too long, and continues", async () => {
     for (const command of [HUGE, HUGE.slice(0, 2_000_000)]) {
       const { output, exitCode } = await sandbox.execute(command);
       expect(exitCode).toBe(126);
@@ -65,7 +65,7 @@ export function deepagentsSuite(fixture: Fixture): void {
     expect([missing?.error, directory?.error]).toEqual(["file_not_found", "is_directory"]);
   });
 
-  test("does what Deep Agents builds on commands: list, read, search, edit, delete", async () => {
+  test("supports what Deep Agents builds on commands: list, read, search, edit, delete", async () => {
     await sandbox.write("/workspace/src/a.py", "one = 1\ntwo = 2\n");
     await sandbox.write("/workspace/src/b.txt", "two\n");
     const listed = await sandbox.ls("/workspace/src");
@@ -101,7 +101,7 @@ export function deepagentsSuite(fixture: Fixture): void {
     expect(ran).toContain("42");
   });
 
-  test("keeps results that are too long for a model where the guide puts them", async () => {
+  test("keeps results that are too long for a model where the guide stores them", async () => {
     await using model = await ScriptedModel.start([
       { name: "execute", input: { command: "seq 100000" } },
       { name: "ls", input: { path: "/large_tool_results" } },

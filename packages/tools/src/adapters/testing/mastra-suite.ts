@@ -15,7 +15,7 @@ export function mastraSuite(fixture: Fixture): void {
     await sandbox._destroy();
   });
 
-  test("starts with its first command, and once for all of them", async () => {
+  test("starts with its first command, once for all commands", async () => {
     expect(sandbox.status).toBe("pending");
     const [first, second] = await Promise.all([
       sandbox.executeCommand?.("echo", ["$HOME"]),
@@ -27,7 +27,7 @@ export function mastraSuite(fixture: Fixture): void {
     expect(sandbox.session.key).toBe("user:mastra-suite:mastra");
   });
 
-  test("connects to the sandbox of its id, and finds its processes there", async () => {
+  test("connects to the sandbox with its id, and finds its processes there", async () => {
     const handle = await sandbox.processes?.spawn("echo first; read line; echo got $line; exit 4");
     const { client } = fixture();
     const other = new SandkastenSandbox({ client, id: "mastra-suite" });
@@ -62,7 +62,7 @@ export function mastraSuite(fixture: Fixture): void {
     expect(left?.stdout).toBe("0\n");
   });
 
-  test("has no input where none is asked for, and ends what is late or aborted", async () => {
+  test("has no input unless requested, and ends late and aborted commands", async () => {
     const closed = await sandbox.processes?.spawn("cat; echo end", { stdinMode: "ignore" });
     expect(await closed?.wait()).toMatchObject({ stdout: "end\n", exitCode: 0 });
     const late = await sandbox.processes?.spawn("sleep 1000", { timeout: 300 });
@@ -81,7 +81,7 @@ export function mastraSuite(fixture: Fixture): void {
     expect(await sandbox.executeCommand?.("./kept.sh")).toMatchObject({ stdout: "kept\n" });
   });
 
-  test("keeps a checkpoint, from which the next sandbox of its name starts, and clones", async () => {
+  test("saves a checkpoint, from which the next sandbox of its name starts, and clones", async () => {
     const { client } = fixture();
     expect(sandbox.supportsCheckpoints).toBe(true);
     const first = sandbox.clone({

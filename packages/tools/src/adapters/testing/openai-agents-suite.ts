@@ -98,7 +98,7 @@ export function openaiAgentsSuite(fixture: Fixture): void {
       expect(await running()).toEqual(before);
     });
 
-    test("lets a command go on, shows what is new, and takes input on a terminal", async () => {
+    test("lets a command continue, returns new output, and accepts input on a terminal", async () => {
       const cmd = "echo begin; read line; echo got $line; exit 7";
       const begun = await session.exec({ cmd, tty: true, yieldTimeMs: 300 });
       expect(begun).toMatchObject({ output: "begin\r\n", sessionId: expect.any(Number) as number });
@@ -113,7 +113,7 @@ export function openaiAgentsSuite(fixture: Fixture): void {
       expect(await session.writeStdin({ sessionId: 1 })).toContain("no process with session ID 1");
     });
 
-    test("cuts output to what the model asked for, and runs the shell that it asked for", async () => {
+    test("truncates output as the model requested, and runs the requested shell", async () => {
       const { output, originalTokenCount } = await session.exec({
         cmd: "seq 10000",
         maxOutputTokens: 50,
@@ -128,7 +128,7 @@ export function openaiAgentsSuite(fixture: Fixture): void {
       expect(shells.map(({ stdout }) => stdout)).toEqual(["login\n", "plain\n"]);
     });
 
-    test("shows images up to the SDK's limit, and where a port can be reached", async () => {
+    test("returns images up to the SDK's limit, and the address of a port", async () => {
       const png =
         "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGBgAAAABQABXvMqOgAAAABJRU5ErkJggg==";
       await session.exec({ cmd: `echo ${png} | base64 -d > one.png; cp one.png big.png` });
@@ -224,7 +224,7 @@ export function openaiAgentsSuite(fixture: Fixture): void {
       },
     );
 
-    test("lets a run that waited for approval go on, also when its sandbox has ended meanwhile", async () => {
+    test("lets a run that waited for approval continue, even if its sandbox has ended", async () => {
       const { client: sandboxes } = fixture();
       const agent = new SandboxAgent({
         name: "tester",
