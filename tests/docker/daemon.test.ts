@@ -1,4 +1,4 @@
-/** A whole daemon on a Docker engine: what its clients see when the daemon, the engine or a container fails. */
+/** A complete daemon on a Docker engine: what its clients see if the daemon, the engine or a container fails. */
 import { execFile } from "node:child_process";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -67,7 +67,7 @@ describe("a daemon on a Docker engine", () => {
     expect((await daemon.call("DELETE", `/v1/sessions/${id}`)).status).toBe(200);
   });
 
-  it("calls a session crashed whose container was killed or removed by hand", async () => {
+  it("marks a session as crashed if its container was killed or removed by hand", async () => {
     await using daemon = await TestDaemon.start({ settings: onDocker(dockerUnderTest()) });
     for (const command of [["kill"], ["rm", "-f"]]) {
       const id = await daemon.open();
@@ -83,7 +83,7 @@ describe("a daemon on a Docker engine", () => {
     }
   });
 
-  it("names a container and its label after the session, so that an administrator finds it", async () => {
+  it("names a container and its label after the session, so an administrator can find it", async () => {
     const settings = { ...onDocker(dockerUnderTest()), POOL: `${DOCKER_IMAGES.debian}=1` };
     await using daemon = await TestDaemon.start({ settings });
     const metrics = async (): Promise<string> => await (await daemon.fetch("/v1/metrics")).text();
@@ -101,7 +101,7 @@ describe("a daemon on a Docker engine", () => {
       });
       expect(stdout).toBe(`${String(id)}\n`);
     }
-    // Containers that belong to no session are listed separately.
+    // Containers without a session are listed separately.
     await daemon.call("PUT", "/v1/workspaces/notes");
     const ids = new Set(sessions.map(({ id }) => id));
     const others = (await containersOf(daemon)).filter((name) => !ids.has(name));
@@ -124,7 +124,7 @@ describe("a daemon on a Docker engine", () => {
     expect((await daemon.call("DELETE", "/v1/workspaces/notes")).status).toBe(200);
   });
 
-  it("mounts further workspaces where they are asked for, read-only ones so that nothing is written", async () => {
+  it("mounts further workspaces at their paths, read-only ones so that nothing is written", async () => {
     await using daemon = await TestDaemon.start({ settings: onDocker(dockerUnderTest()) });
     const writer = await daemon.open({ workspaces: [{ id: "data", path: "/mnt/new/data" }] });
     const reader = await daemon.open({
@@ -150,7 +150,7 @@ describe("a daemon on a Docker engine", () => {
     expect((await daemon.call("DELETE", "/v1/workspaces/data")).status).toBe(200);
   });
 
-  it("makes sandboxes of both kinds when both are configured, each where it is asked for", async () => {
+  it("creates sandboxes on both backends if both are configured, each on the requested one", async () => {
     const network = `sandkasten-daemon-${process.pid}`;
     await docker("network", "create", network);
     onTestFinished(async () => void (await docker("network", "rm", network)));
@@ -191,7 +191,7 @@ describe("a daemon on a Docker engine", () => {
   });
 });
 
-describe("a machine on which our own sandboxes cannot be made", () => {
+describe("a machine on which the backend oci does not work", () => {
   const launcher = join(ROOT, "native/bin/launcher");
   /** In a separate mount namespace, in which the launcher is not executable. */
   const withoutLauncher = [
@@ -203,7 +203,7 @@ describe("a machine on which our own sandboxes cannot be made", () => {
     launcher,
   ];
 
-  it("has them on Docker, by itself", async () => {
+  it("runs sandboxes on Docker, automatically", async () => {
     await using daemon = await TestDaemon.start({
       settings: { ...onDocker(dockerUnderTest()), BACKEND: "auto" },
       runBy: withoutLauncher,
@@ -216,7 +216,7 @@ describe("a machine on which our own sandboxes cannot be made", () => {
     await daemon.call("DELETE", `/v1/sessions/${id}`);
   });
 
-  it("is told so by doctor, which looks at both", async () => {
+  it("gets this report from doctor, which checks both", async () => {
     const dataDir = await mkdtemp(join(tmpdir(), "sandkasten-test-"));
     try {
       const [program, ...args] = [
@@ -245,7 +245,7 @@ describe("a machine on which our own sandboxes cannot be made", () => {
   });
 });
 
-describe("while the engine is away", () => {
+describe("while the engine is unreachable", () => {
   let parent: string;
   let engine: DockerEngine;
   beforeAll(async () => {
@@ -258,7 +258,7 @@ describe("while the engine is away", () => {
     await rm(parent, { recursive: true, force: true });
   });
 
-  it("sessions are unreachable, requests may be repeated, and all is there again with it", async () => {
+  it("sessions are unreachable, requests can be retried, and everything is there again afterwards", async () => {
     await using daemon = await TestDaemon.start({ settings: onDocker(engine.host) });
     const id = await daemon.open();
     await daemon.exec(id, "cd /tmp; KEPT=variable");
@@ -288,7 +288,7 @@ describe("while the engine is away", () => {
     await engine.assertNothingLeft();
   });
 
-  it("an engine that ended its containers brings their sessions to an end, and nothing is left", async () => {
+  it("an engine that ended its containers ends their sessions, and nothing is left", async () => {
     await using daemon = await TestDaemon.start({ settings: onDocker(engine.host) });
     const id = await daemon.open();
     await engine.stop("SIGTERM");

@@ -28,7 +28,7 @@ async function whileStopped(
 }
 
 describe("one idempotency key, sent through three daemons at once", () => {
-  it("gives one session and one command", async () => {
+  it("creates one session and one command", async () => {
     const headers = { "idempotency-key": "once" };
     const sessions = await Promise.all(
       cluster.all.map((daemon) => ask([daemon], "POST", "/v1/sessions", {}, headers)),
@@ -79,7 +79,7 @@ describe("a key that one daemon revoked", () => {
 });
 
 describe("a daemon that is stopped while the engine has its request", () => {
-  it("destroys no workspace that another daemon has made anew", async () => {
+  it("destroys no workspace that another daemon has created since", async () => {
     const [first, second] = cluster.all;
     const file = "/v1/workspaces/late/fs/file?path=a";
     const put = async (daemon: TestDaemon, body: string): Promise<number> =>
@@ -109,7 +109,7 @@ describe("a daemon that is stopped while the engine has its request", () => {
     expect((await second.call("DELETE", "/v1/workspaces/late")).status).toBe(200);
   });
 
-  it("does not move an image's name back to what it committed", async () => {
+  it("does not move an image's name back to its own commit", async () => {
     const [first, second] = cluster.all;
     const id = await first.open({ profile: "root" });
     const path = `/v1/sessions/${id}`;

@@ -1,4 +1,4 @@
-/** Threats A–D on containers of a Docker engine: what code tries there, and what it gets. */
+/** Threats A–D on containers of a Docker engine: what code tries there, and what happens. */
 import { randomBytes } from "node:crypto";
 import { mkdir, mkdtemp, readdir, rm, symlink } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -45,8 +45,8 @@ async function armed(changes: Partial<SandboxSpec> = {}): Promise<Attacker> {
   return await arm(testSandbox(id, await machine.backend.open(id)), probes);
 }
 
-describe("what code asks of the kernel", () => {
-  test("is refused as our own profile has it, for every call that it denies (A1–A3, A7)", async () => {
+describe("system calls of code", () => {
+  test("are refused according to our own profile, for every denied call (A1–A3, A7)", async () => {
     const denied = DENIALS.flatMap(({ syscalls, errno }) =>
       syscalls
         .filter((name) => Object.hasOwn(X86_64_SYSCALLS, name))
@@ -59,7 +59,7 @@ describe("what code asks of the kernel", () => {
     );
   });
 
-  test("ends at other entries, and does not exist beyond the table (A2, A9)", async () => {
+  test("are refused at other entry points, and do not exist beyond the table (A2, A9)", async () => {
     const newUserNamespace = 0x1000_0000 + 17;
     expect(
       await attacker.trySyscalls({
@@ -76,7 +76,7 @@ describe("what code asks of the kernel", () => {
     });
   });
 
-  test("gains no privilege, by whatever file", async () => {
+  test("gain no privileges, with any file", async () => {
     const status = (await attacker.run(["cat", "/proc/self/status"])).stdout;
     const field = (name: string): string =>
       new RegExp(`^${name}:[ \\t]*(.*)$`, "mu").exec(status)?.[1]?.trim() ?? "";
@@ -92,8 +92,8 @@ describe("what code asks of the kernel", () => {
   });
 });
 
-describe("what code finds", () => {
-  test("are harmless devices, no switches and nothing about the machine (A4–A6)", async () => {
+describe("what code can find", () => {
+  test("has harmless devices, no kernel settings and nothing about the machine (A4–A6)", async () => {
     const devices = ["mem", "kmsg", "kvm", "fuse", "vda", "sda", "loop0", "loop-control", "port"];
     const opened = await attacker.attack("open", ...devices.map((name) => `/dev/${name}`));
     expect(opened.stdout).toBe(devices.map((name) => `/dev/${name} read=2 write=2\n`).join(""));
@@ -127,7 +127,7 @@ describe("what code finds", () => {
     ).toHaveLength(4);
   });
 
-  test("is no network and no name server of the machine (A12, A14)", async () => {
+  test("has no network and no name server of the machine (A12, A14)", async () => {
     for (const address of ["192.0.2.1", "169.254.169.254", "172.17.0.1"])
       expect((await attacker.attack("reach", "tcp", address, "80")).stdout).toBe(
         `reach ${ENETUNREACH}\n`,
@@ -137,7 +137,7 @@ describe("what code finds", () => {
     expect(devices?.map((device) => device.trim())).toEqual(["lo:"]);
   });
 
-  test("is no socket of the engine, and no key of the daemon (A14, CM-34)", async () => {
+  test("has no socket of the engine, and no key of the daemon (A14, CM-34)", async () => {
     const key = `key-${randomBytes(8).toString("hex")}`;
     process.env["SANDKASTEN_API_KEY"] = key;
     try {
@@ -169,7 +169,7 @@ describe("what code finds", () => {
     }
   });
 
-  test("is nothing of another sandbox", async () => {
+  test("has nothing of another sandbox", async () => {
     const victim = await armed();
     expect(await victim.attackAndHold("serve", "victim-socket")).toBe("serving");
     await victim.attack("shm", "put", "4711", "the victim's segment");
@@ -247,7 +247,7 @@ describe("the runner and its relay", () => {
     expect(await attacker.channel.ping()).toMatchObject({ tracking: "processes" });
   });
 
-  test("leave no process behind when channels come and go", async () => {
+  test("leave no process behind when channels are opened and closed", async () => {
     for (let i = 0; i < 5; i++) {
       const channel = await machine.backend.open(attacker.id);
       await channel.ping();
@@ -265,8 +265,8 @@ describe("the runner and its relay", () => {
   });
 });
 
-describe("code that wants too much", () => {
-  test("has no more processes than allowed, and goes at once all the same", async () => {
+describe("code that exhausts resources", () => {
+  test("has no more processes than allowed, and is still destroyed at once", async () => {
     const bomber = await armed({ limits: { ...TEST_LIMITS, pids: 100 } });
     await bomber.sh("cd /tmp; kept=before");
     const bomb = { kind: "process", argv: ["bash", "-c", ":(){ :|:& };:"] } as const;
@@ -279,7 +279,7 @@ describe("code that wants too much", () => {
     expect((await machine.backend.list()).some(({ id }) => id === bomber.id)).toBe(false);
   });
 
-  test("loses the process that takes too much memory, and nothing else (B17, B18)", async () => {
+  test("loses the process that uses too much memory, and nothing else (B17, B18)", async () => {
     const hog = await armed({ limits: { ...TEST_LIMITS, memoryBytes: 128 * MIB } });
     await hog.sh("cd /tmp; kept=before");
     let filled = 0;
@@ -344,14 +344,14 @@ describe("as root inside, code", () => {
   });
 });
 
-/** With force: a backend that inspects its engine may hold any image for a moment, also of other tests. */
+/** With force: a backend that inspects its engine can hold any image for a moment, also of other tests. */
 async function removeImage(tag: string): Promise<void> {
   await run("docker", ["-H", dockerUnderTest(), "rmi", "--force", tag]);
 }
 
 describe("a hostile image", () => {
   test.each(["workspace", "home", "tmp", "run", ".sandkasten"])(
-    "whose /%s is a link is refused before anything of it is started",
+    "with a link at /%s is refused before anything of it is started",
     async (name) => {
       const outside = await mkdtemp(join(tmpdir(), "sandkasten-outside-"));
       const tag = `hostile-${name.replace(".", "dot-")}:latest`;
@@ -373,7 +373,7 @@ describe("a hostile image", () => {
     },
   );
 
-  test("whose /dev is a link has it replaced by the engine", async () => {
+  test("with a link at /dev has it replaced by the engine", async () => {
     const outside = await mkdtemp(join(tmpdir(), "sandkasten-outside-"));
     const tag = "hostile-dev:latest";
     try {

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { DockerEngine } from "../support/docker-engine.ts";
 
-test("an engine is found with its containers after it was killed, and tells what is left", async () => {
+test("an engine is found with its containers after it was killed, and reports leftovers", async () => {
   const parent = await mkdtemp(join(tmpdir(), "sandkasten-test-"));
   try {
     await using engine = await DockerEngine.start(join(parent, "e"));

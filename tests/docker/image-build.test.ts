@@ -85,7 +85,7 @@ describe("image build --builder docker", () => {
     await sandkasten("image", "rm", "works:1");
   });
 
-  it("keeps builds at the same time apart", async () => {
+  it("keeps concurrent builds separate", async () => {
     const names = ["one", "two", "three"];
     const builds = names.map(async (name) => {
       const directory = await context(name, ["COPY copied /copied"]);
@@ -111,7 +111,7 @@ describe("image build --builder docker", () => {
     expect(stderr).not.toMatch(/\d: (?!lo)\w+:/);
   });
 
-  it("says what to do when no engine answers", async () => {
+  it("says what to do if no engine responds", async () => {
     const lost = cliFor(daemon, scratch, { DOCKER_HOST: "unix:///nowhere/docker.sock" });
     const directory = await context("nowhere", []);
     const args = ["image", "build", "--builder", "docker", "-t", "x:1", directory];
@@ -121,7 +121,7 @@ describe("image build --builder docker", () => {
 });
 
 describe("commit on a Docker engine", () => {
-  it("keeps what was installed, and leaves out what is mounted", async () => {
+  it("keeps installed files, and omits mounts", async () => {
     const session = (await sandkasten("create", "--profile", "root")).stdout.trim();
     const installed = await sandkasten(
       "exec",

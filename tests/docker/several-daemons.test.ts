@@ -40,7 +40,7 @@ afterAll(async () => await cluster[Symbol.asyncDispose]());
 const all = (): readonly [TestDaemon, TestDaemon, TestDaemon] => cluster.all;
 
 describe("any daemon", () => {
-  it("answers for a session of another: commands, streams, files, sockets, its list, its end", async () => {
+  it("serves a session of another: commands, streams, files, sockets, its list, its end", async () => {
     const [first, second, third] = all();
     const id = await first.open({ metadata: { test: "any" } });
     const path = `/v1/sessions/${id}`;
@@ -73,7 +73,7 @@ describe("any daemon", () => {
     expect((await first.call("GET", path)).body).toMatchObject({ status: "destroyed" });
   });
 
-  it("opens one session for a key, whichever is asked", async () => {
+  it("creates one session for a key, whichever daemon gets the request", async () => {
     const answers = await Promise.all(
       all().map((daemon) => daemon.call("POST", "/v1/sessions", { key: "agent:one:default" })),
     );
@@ -82,7 +82,7 @@ describe("any daemon", () => {
     await ask(all(), "DELETE", `/v1/sessions/${String(answers[0]?.body["id"])}`);
   });
 
-  it("tells the events of all, in one order and with the same cursors", async () => {
+  it("returns the events of all, in one order and with the same cursors", async () => {
     const [first, second, third] = all();
     const from = await cursorOf(third);
     const one = await first.open();
@@ -113,7 +113,7 @@ describe("any daemon", () => {
     });
     const status = async (daemon: TestDaemon): Promise<number> => {
       const headers = { authorization: `Bearer ${body.key}` };
-      // Revoking a key cuts everything it has open, including a request in progress.
+      // Revoking a key closes everything it has open, including a request in progress.
       return await fetch(`${daemon.url}/v1/sessions`, { headers }).then(
         (answer) => answer.status,
         () => 0,
@@ -127,7 +127,7 @@ describe("any daemon", () => {
       await vi.waitUntil(async () => (await status(daemon)) === 401, LONG);
   });
 
-  it("forwards for a caller it knows, and not for a caller that claims to be a daemon", async () => {
+  it("forwards for a known caller, and not for a caller that pretends to be a daemon", async () => {
     const [first, second] = all();
     const id = await first.open();
     const path = `${second.url}/v1/sessions/${id}`;
@@ -214,8 +214,8 @@ async function typed(daemon: TestDaemon, path: string): Promise<string> {
   }
 }
 
-describe("a daemon that stands still while another takes over", () => {
-  it("writes nothing and serves nothing stale when it goes on", async () => {
+describe("a daemon that is stopped while another takes over", () => {
+  it("writes nothing and serves no stale data when it continues", async () => {
     const [first, second] = all();
     const id = await first.open();
     const path = `/v1/sessions/${id}`;
@@ -237,7 +237,7 @@ describe("a daemon that stands still while another takes over", () => {
       });
       expect(running).toMatchObject({ output: "begin\nsecond\n" });
       await ask([second], "DELETE", destroyed);
-      // It is in the daemon's socket before the daemon goes on and can learn anything.
+      // It is in the daemon's socket before the daemon continues and can learn anything.
       waiting.end();
       await once(waiting, "finish");
     } finally {
@@ -300,7 +300,7 @@ describe("a daemon that stands still while another takes over", () => {
 });
 
 describe("what a client sends to a stopped daemon over an open connection", () => {
-  it("reaches neither a terminal nor a port of the sandbox later", async () => {
+  it("does not reach a terminal or a port of the sandbox later", async () => {
     const [first, second] = all();
     const id = await first.open();
     const path = `/v1/sessions/${id}`;
@@ -386,8 +386,8 @@ describe("a request of a stopped daemon that reaches the engine late", () => {
   );
 });
 
-describe("followers of a daemon that was killed", () => {
-  it("go on at another one, miss nothing and get nothing twice", async () => {
+describe("followers of a killed daemon", () => {
+  it("continue at another one, miss nothing and get nothing twice", async () => {
     const [first, second, third] = all();
     const id = await first.open();
     const path = `/v1/sessions/${id}`;
@@ -431,7 +431,7 @@ describe("followers of a daemon that was killed", () => {
 });
 
 describe("quotas", () => {
-  it("hold for creations and commands that all daemons admit at once", async () => {
+  it("are enforced for requests that all daemons admit at once", async () => {
     const { body } = await all()[0].call<{ id: string; key: string }>("POST", "/v1/keys", {
       name: "limited",
       owner: "limited",

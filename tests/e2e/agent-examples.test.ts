@@ -190,7 +190,7 @@ describe.concurrent("an agent of the framework", () => {
     },
   );
 
-  it("computesdk runs what its guide shows", async () => {
+  it("computesdk runs the example of its guide", async () => {
     const guide = await readFile("docs/guides/frameworks/computesdk.md", "utf8");
     const { stdout } = await run(
       process.execPath,

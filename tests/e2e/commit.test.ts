@@ -38,7 +38,7 @@ afterAll(async () => {
 const refusal = (code: string) => expect.objectContaining({ code });
 
 describe("commit", () => {
-  test("keeps what was installed, and leaves out what is mounted", async () => {
+  test("keeps installed files, and omits mounts", async () => {
     await using session = await bob.createSession({
       image: "base:1",
       profile: "root",
@@ -71,7 +71,7 @@ describe("commit", () => {
     expect(seen.output).toContain("/bin/yes: No such file");
   });
 
-  test("is for the owner of the session, and the image is its owner's", async () => {
+  test("requires the session's owner, who also owns the image", async () => {
     await using session = await bob.createSession({ image: "base:1", profile: "root" });
     const { status, body } = await daemon.call(
       "POST",
@@ -98,14 +98,14 @@ describe("commit", () => {
     },
   );
 
-  test("refuses a root that is read-only, or the machine's own", async () => {
+  test("refuses a read-only root, and the host image", async () => {
     await using restricted = await bob.createSession({ image: "base:1" });
     await expect(restricted.commit("x:1")).rejects.toEqual(refusal("UNSUPPORTED"));
     await using host = await bob.createSession({ image: "host", profile: "root" });
     await expect(host.commit("x:1")).rejects.toEqual(refusal("UNSUPPORTED"));
   });
 
-  test("stays within the quota, also against a file that only claims to be large, and leaves nothing", async () => {
+  test("stays within the quota, even for a file that only claims to be large, and leaves nothing", async () => {
     await using session = await bob.createSession({ image: "base:1", profile: "root" });
     await session.exec(
       "busybox truncate -s 40G /opt/sparse || busybox dd if=/dev/zero of=/sparse bs=1 count=1 seek=40G",
@@ -121,7 +121,7 @@ describe("commit", () => {
 });
 
 describe("a snapshot", () => {
-  test("has the root, the workspace and the home directory, and replaces the one before", async () => {
+  test("contains the root, the workspace and the home directory, and replaces the previous one", async () => {
     const { snapshots } = bob;
     await using session = await bob.createSession({ image: "base:1", profile: "root" });
     await session.exec(
@@ -159,7 +159,7 @@ describe("a snapshot", () => {
     expect((await bob.workspaces.list()).map(({ id }) => id)).not.toContain("snapshot-tools");
   });
 
-  test("that fails leaves nothing, and the one before as it was", async () => {
+  test("that fails leaves nothing, and keeps the previous one", async () => {
     const { snapshots } = bob;
     await using session = await bob.createSession({ image: "base:1", profile: "root" });
     await session.exec("echo good > file");

@@ -104,7 +104,7 @@ describe("a page from a sandbox", () => {
     await expectNothingHappened();
   });
 
-  it("at the dashboard's own address has no origin, and so nothing either", async () => {
+  it("at the dashboard's own address has no origin, and so no access either", async () => {
     const token = new URL(await session.url(PORT)).searchParams.get("sandkasten_token") ?? "";
     const visitor = await page.context().newPage();
     await visitor.goto(`${daemon.url}/v1/sessions/${session.id}/proxy/${PORT}~${token}/`);
@@ -122,7 +122,7 @@ describe("a page from a sandbox", () => {
     await visitor.close();
   });
 
-  it("finds the key nowhere in the browser but in the dashboard's memory", async () => {
+  it("finds the key only in the dashboard's memory", async () => {
     const state = JSON.stringify(await page.context().storageState({ indexedDB: true }));
     expect(state).not.toContain(daemon.apiKey);
     expect(JSON.stringify(await page.evaluate("({ ...sessionStorage })"))).not.toContain(
@@ -131,7 +131,7 @@ describe("a page from a sandbox", () => {
     const cookies = await page.context().cookies(daemon.url);
     expect(cookies).toEqual([]);
     expect(page.url()).not.toContain(daemon.apiKey);
-    // Gone with the page: after a reload the user has to sign in again.
+    // Gone with the page: after a reload the user must sign in again.
     await page.reload();
     await page.getByLabel("API key").waitFor();
   });

@@ -99,7 +99,7 @@ async function letGo(): Promise<void> {
 }
 
 describe("the runs on the dashboard", () => {
-  it("show what an agent says and does, while it does it", async () => {
+  it("show what an agent says and does, live", async () => {
     await page.getByRole("link", { name: "Runs" }).click();
     await page.getByText("No runs yet").first().waitFor();
     expect(await seriousFaults(page)).toEqual([]);

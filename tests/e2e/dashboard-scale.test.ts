@@ -70,7 +70,7 @@ async function framesPerSecond(during: () => Promise<unknown>): Promise<number> 
 const idle = (): Promise<number> => framesPerSecond(() => page.waitForTimeout(1000));
 
 describe("the dashboard", () => {
-  it(`scrolls smoothly through ${SESSIONS} sessions, of which it draws those in sight`, async () => {
+  it(`scrolls smoothly through ${SESSIONS} sessions, and draws only the visible ones`, async () => {
     const all = page.getByRole("button", { name: /^All/ });
     await all.click();
     await eventually(() => all.textContent()).toBe(`All ${SESSIONS}`);
@@ -95,7 +95,7 @@ describe("the dashboard", () => {
     await page.getByRole("searchbox").fill("");
   });
 
-  it("stays alive while a terminal prints 50 MB, and shows the end of them", async () => {
+  it("stays responsive while a terminal prints 50 MB, and shows their end", async () => {
     const session = await client.createSession();
     await page.goto(`${daemon.url}/#/sessions/${session.id}`);
     await page.getByLabel(/^Terminal in/).waitFor();
@@ -118,7 +118,7 @@ describe("the dashboard", () => {
     await eventually(() => screenOf(page).textContent()).toContain("typed1");
   });
 
-  it("takes Ctrl-C while a terminal floods without end", async () => {
+  it("accepts Ctrl-C while a terminal floods endlessly", async () => {
     await page.keyboard.type("yes flood without end\n");
     await eventually(() => screenOf(page).textContent()).toMatch(/(?:flood without end\s*){20}/);
     await page.waitForTimeout(1000);

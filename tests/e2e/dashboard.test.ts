@@ -62,7 +62,7 @@ describe("the dashboard", () => {
     await expectAccessible();
   });
 
-  it("is used by keyboard alone, from signing in to typing in a terminal and leaving it", async () => {
+  it("can be used by keyboard only, from signing in to typing in a terminal and leaving it", async () => {
     const { page: keys, problems } = await browser.page();
     await keys.goto(daemon.url);
     await keys.keyboard.type(`${daemon.apiKey}\n`);
@@ -89,7 +89,7 @@ describe("the dashboard", () => {
     session = await client.getSession(await onlySession());
   });
 
-  it("colours a terminal, which is found again after a look at something else", async () => {
+  it("colours a terminal, which is found again after leaving it", async () => {
     await signIn(page, daemon);
     await page.getByRole("link", { name: /^ses_/ }).click();
     await page.getByLabel(/^Terminal in/).waitFor();
@@ -111,7 +111,7 @@ describe("the dashboard", () => {
     await screenshot(page, "dashboard-terminal");
   });
 
-  it("uploads a file, shows it, and saves what is changed in it", async () => {
+  it("uploads a file, shows it, and saves changes to it", async () => {
     await openTab("Files");
     await page.getByTestId("upload").setInputFiles({
       name: "poem.txt",
@@ -136,7 +136,7 @@ describe("the dashboard", () => {
     await screenshot(page, "dashboard-files");
   });
 
-  it("shows pictures, in which no script runs", async () => {
+  it("shows pictures, in which no scripts run", async () => {
     const picture = `<svg xmlns="http://www.w3.org/2000/svg" width="60" height="40">
       <script>parent.ran = 1; fetch("http://127.0.0.1:${webPort}/from-the-picture")</script>
       <rect width="60" height="40" style="fill: green" onload="globalThis.ran = 1"/></svg>`;
@@ -226,7 +226,7 @@ describe("the dashboard", () => {
     await expectAccessible();
   });
 
-  it("keeps the list of sessions up to date by itself", async () => {
+  it("keeps the list of sessions up to date automatically", async () => {
     await using shown = new AsyncDisposableStack();
     await openPage("Sessions");
     const other = await client.createSession({ metadata: { name: "pull request 42" } });
@@ -290,7 +290,7 @@ describe("the dashboard", () => {
     });
   });
 
-  it("can be used on a phone, in the dark", async () => {
+  it("can be used on a phone, in dark mode", async () => {
     const { page: phone, problems } = await browser.page({
       viewport: { width: 390, height: 780 },
       colorScheme: "dark",
@@ -333,7 +333,7 @@ describe("the dashboard", () => {
     await phone.close();
   });
 
-  it("loads less than 300 KB, the terminal included", async () => {
+  it("loads less than 300 KB, including the terminal", async () => {
     const { page: other } = await browser.page();
     const loaded: Promise<number>[] = [];
     other.on("requestfinished", (request) => {
@@ -349,7 +349,7 @@ describe("the dashboard", () => {
     await other.close();
   });
 
-  it("destroys the session, whose commands can still be read, and says what there is not", async () => {
+  it("destroys the session, whose commands can still be read, and says what is missing", async () => {
     await page.goto(`${daemon.url}/#/sessions/${session.id}`);
     await page.getByRole("button", { name: "Destroy" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Destroy" }).click();
@@ -364,7 +364,7 @@ describe("the dashboard", () => {
     await expectAccessible();
   });
 
-  it("signs out when its key is revoked, and in again with the new one", async () => {
+  it("signs out when its key is revoked, and in again with another one", async () => {
     const { key, id } = await client.keys.create("for-a-while", { scope: "use" });
     const { page: other } = await browser.page();
     await signIn(other, daemon, key);

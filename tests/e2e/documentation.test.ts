@@ -77,7 +77,7 @@ describe.concurrent("a reader", () => {
   });
 });
 
-/** Runs a document's commands one after the other, and compares their output where it is shown. */
+/** Runs a document's commands one after the other, and compares their output with the text. */
 async function follow(document: string): Promise<void> {
   const places = {
     "http://127.0.0.1:8080": daemon.url,
@@ -121,7 +121,7 @@ function commandsOf(document: string): readonly CodeBlock[] {
   return codeBlocks(document, "sh").filter(({ text }) => !text.split("\n").every(isOfNpm));
 }
 
-test("every guide that has commands is followed", () => {
+test("every guide with commands is followed", () => {
   const guides =
     "first-steps sandbox previews tools prompt-agents workflows images isolation keys events configuration operations";
   expect(withCommands).toEqual(
@@ -132,7 +132,7 @@ test("every guide that has commands is followed", () => {
   );
 });
 
-test("programs in the documentation are examples, as they are", async () => {
+test("programs in the documentation are identical to the examples", async () => {
   const names = (await readdir("examples", { recursive: true })).filter((name) =>
     name.endsWith(".ts"),
   );
@@ -169,7 +169,7 @@ test("the complete configuration file is accepted and has every key", async () =
   ]);
 });
 
-test("the data directory holds what the guide says, and nothing else", async () => {
+test("the data directory contains what the guide says, and nothing else", async () => {
   await daemon.open();
   const [section = ""] =
     /^## The data directory$.*?(?=^## )/ms.exec(await read("docs/guides/operations.md")) ?? [];
@@ -179,7 +179,7 @@ test("the data directory holds what the guide says, and nothing else", async () 
   expect(named.toSorted()).toEqual(found.toSorted());
 });
 
-test("the program that the service starts is where the unit says", async () => {
+test("the program in the service's unit exists", async () => {
   const [unit] = codeBlocks(await read("docs/guides/operations.md"), "ini");
   const program = /^ExecStart=\/opt\/sandkasten\/(\S+) daemon --config /m.exec(
     unit?.text ?? "",
@@ -189,7 +189,7 @@ test("the program that the service starts is where the unit says", async () => {
 
 const OF_NPM_ITSELF: ReadonlySet<string | undefined> = new Set(["install", "pack"]);
 
-test("every npm command that is named exists", async () => {
+test("every npm command in the documentation exists", async () => {
   const { scripts } = JSON.parse(await read("package.json")) as { scripts: object };
   const known = Object.keys(scripts);
   const texts = await Promise.all((await allDocuments()).map(read));
@@ -203,7 +203,7 @@ test("every npm command that is named exists", async () => {
   expect(named.filter((name) => !known.includes(name ?? ""))).toEqual([]);
 });
 
-test("links between documents lead somewhere", async () => {
+test("links between documents are valid", async () => {
   const documents = await allDocuments();
   expect(documents.length).toBeGreaterThan(15);
   const broken: string[] = [];

@@ -36,7 +36,7 @@ test.each([
     };
     for (const follower of followers) await follower.follow(daemon);
     await run();
-    // Followers are somewhere in the middle, and the last events are not written yet.
+    // Followers are in the middle, and the last events are not written yet.
     await daemon.kill(signal);
     for (const follower of followers) await follower.stop();
     await daemon.run();
@@ -68,7 +68,7 @@ test.each([
       const expected = ["session.created", "session.running", ...commands, ...commands];
       const told = types.filter((type) => type !== "file.changed");
       expect(told).toEqual([...expected, "session.ended"]);
-      // A daemon that is killed cannot tell what still waits, and only it knows of file changes.
+      // A killed daemon cannot report pending events, and only it knows about file changes.
       if (signal === "SIGTERM") expect(types).toHaveLength(told.length + 2);
       const ofCommands = Map.groupBy(
         all.events.filter(

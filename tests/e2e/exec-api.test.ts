@@ -18,7 +18,7 @@ const connect = () => new SandboxClient({ baseUrl: daemon.url, apiKey: daemon.ap
 const textOf = (chunks: readonly OutputChunk[]): string => chunks.map(({ text }) => text).join("");
 
 describe("a wait that does not end the command", () => {
-  it("answers in time, or when the output matches, and the command goes on", async () => {
+  it("responds in time, or when the output matches, and the command continues", async () => {
     const early = await session.exec(
       "echo so far; until [ -e go ]; do sleep 0.02; done; echo end",
       {
@@ -48,7 +48,7 @@ describe("a wait that does not end the command", () => {
 });
 
 describe("a signal", () => {
-  it.each([false, true])("reaches a process that has just begun (tree: %s)", async (tree) => {
+  it.each([false, true])("reaches a process that has just started (tree: %s)", async (tree) => {
     for (let n = 0; n < 40; n++) {
       const { execId } = await session.exec(["sleep", "1000"], { waitMs: 1 });
       const exec = session.getExec(execId);
@@ -59,7 +59,7 @@ describe("a signal", () => {
 });
 
 describe("a shell with a terminal", () => {
-  it("remembers, and its commands see the terminal, also over a WebSocket", async () => {
+  it("keeps its state, and its commands see the terminal, also over a WebSocket", async () => {
     await using term = session.shell("term");
     const first = await term.exec("test -t 0 && test -t 1 && test -t 2 && cd /tmp && NAME=kept", {
       pty: { rows: 30, cols: 100 },
@@ -98,7 +98,7 @@ describe("a shell with a terminal", () => {
     expect((await term.exec("echo $x")).stdout).toBe("you\r\n");
   });
 
-  it("keeps the input of one command, and its end, from the next", async () => {
+  it("separates the input and output of consecutive commands", async () => {
     await using term = session.shell("inputs");
     const pty = { rows: 24, cols: 80 };
     const first = await term.exec('read x; echo "[$x]"', { pty, stdin: "one\ntwo\n" });
@@ -108,15 +108,15 @@ describe("a shell with a terminal", () => {
     expect((await second.wait({ timeoutMs: 10_000 })).stdout).toContain("[three]\r\n");
   });
 
-  it("needs a name, so that the default shell keeps its streams apart", async () => {
+  it("needs a name, so the default shell keeps separate streams", async () => {
     await expect(session.exec("true", { pty: { rows: 1, cols: 1 } })).rejects.toMatchObject({
       code: "INVALID_REQUEST",
     });
   });
 });
 
-describe("shells by name", () => {
-  it("run side by side, each with separate state, and can be closed", async () => {
+describe("named shells", () => {
+  it("run in parallel, each with separate state, and can be closed", async () => {
     await using build = session.shell("build");
     await build.exec("cd /tmp; NAME=build");
     const busy = await build.start(
@@ -134,8 +134,8 @@ describe("shells by name", () => {
   });
 });
 
-describe("a command that is cancelled", () => {
-  it("ends with everything that it started, and its shell goes on with its state", async () => {
+describe("a cancelled command", () => {
+  it("ends with everything that it started, and its shell continues with its state", async () => {
     await session.exec("KEPT=1; sleep 4001 &");
     const exec = await session.start("echo begun; setsid sleep 4002 & sleep 4003");
     await exec.read({ waitMs: 10_000 });
@@ -147,7 +147,7 @@ describe("a command that is cancelled", () => {
     expect(after).toMatchObject({ stdout: "1\n1\n", shellRestarted: false });
   });
 
-  it("is one whose caller aborts and asks for that", async () => {
+  it("is one whose caller aborts with this option", async () => {
     const caller = new AbortController();
     const running = session.exec("touch begun; sleep 1000", {
       signal: caller.signal,
@@ -175,7 +175,7 @@ describe("a command that is cancelled", () => {
 describe("a command that leaves a service in the background", () => {
   const SERVICE = "(echo up; until [ -e stop ]; do sleep 0.02; done; echo down >&2) & echo started";
 
-  it("ends at once, and its log is followed until the service has ended", async () => {
+  it("ends at once, and its log can be followed until the service has ended", async () => {
     const { execId, background, status, stdout } = await session.exec(SERVICE);
     expect({ status, background }).toEqual({ status: "done", background: true });
     expect(stdout).toContain("started\n");
@@ -190,7 +190,7 @@ describe("a command that leaves a service in the background", () => {
     expect(await exec.info()).toMatchObject({ background: false, exitCode: 0 });
   });
 
-  it("shows what came late to those who read by cursor, wait, or choose a stream", async () => {
+  it("shows late output to callers that read by cursor, wait, or choose a stream", async () => {
     const { execId } = await session.exec(SERVICE);
     const exec = session.getExec(execId);
     await session.write("stop", "");
@@ -212,7 +212,7 @@ describe("a command that leaves a service in the background", () => {
     await session.files.remove("stop");
   });
 
-  it("goes on being recorded through a restart of the daemon", async () => {
+  it("is still recorded after a restart of the daemon", async () => {
     const { execId } = await session.exec(SERVICE);
     await daemon.kill();
     await daemon.run();

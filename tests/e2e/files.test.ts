@@ -18,7 +18,7 @@ afterAll(async () => {
 });
 
 describe("files of a real sandbox", () => {
-  it("whose names are not UTF-8 are listed, read, written, moved, copied and removed", async () => {
+  it("with names that are not UTF-8 are listed, read, written, moved, copied and removed", async () => {
     const { files } = session;
     await session.exec("mkdir raw; printf one >$'raw/\\xff\\xfe'; printf two >$'raw/\\xc3('");
     const entries = await Array.fromAsync(files.list("raw"));
@@ -71,7 +71,7 @@ describe("files of a real sandbox", () => {
     },
   );
 
-  it("that cannot be read fail an archive before it begins, or are left out and named", async () => {
+  it("that cannot be read fail an archive before it starts, or are omitted and named", async () => {
     const { files } = session;
     await session.exec(
       "mkdir -p tree/closed tree/node_modules; touch tree/a 'tree/closed/b' tree/node_modules/c; chmod 000 tree/closed",
@@ -94,7 +94,7 @@ describe("files of a real sandbox", () => {
     expect(readTar(await new Response(complete).bytes())).toHaveLength(3);
   });
 
-  it("that become unreadable later break the connection, so that no client has a whole archive", async () => {
+  it("that become unreadable later break the connection, so no client gets a complete archive", async () => {
     const { files } = session;
     await session.exec("mkdir -p late/z; head -c 30000000 /dev/zero >late/a; touch late/z/x");
     const archive = await files.tar("late");
@@ -104,7 +104,7 @@ describe("files of a real sandbox", () => {
     });
   });
 
-  it("are added to by several callers at once without mixing, from streams too", async () => {
+  it("accept concurrent appends without mixing, also from streams", async () => {
     const { files } = session;
     const line = (letter: string): string => `${letter.repeat(300_000)}\n`;
     await Promise.all(
@@ -119,7 +119,7 @@ describe("files of a real sandbox", () => {
     ]);
   });
 
-  it("that are written and copied are watched without the names that they have meanwhile", async () => {
+  it("that are written and copied are watched without their temporary names", async () => {
     const { files } = session;
     await session.exec("mkdir watched");
     const paths = new Set<string>();
@@ -153,7 +153,7 @@ describe("files of a real sandbox", () => {
     ]);
   });
 
-  it("of more directories than can be watched are refused for that, and not for a full disk", async () => {
+  it("of more directories than can be watched are refused with the right error", async () => {
     await session.exec("mkdir -p many/{1..70}/{1..70}");
     await expect(session.files.watch("many", { recursive: true }).next()).rejects.toMatchObject({
       status: 429,

@@ -63,7 +63,7 @@ function labelsOf(expr: string): readonly string[] {
   return [...grouped, ...Array.from(expr.matchAll(/([a-z_]+)=~?"/g), ([, label = ""]) => label)];
 }
 
-it("deploy/grafana/sandkasten.json is a dashboard whose queries name metrics and labels that exist", async () => {
+it("deploy/grafana/sandkasten.json is a dashboard whose queries use existing metrics and labels", async () => {
   const path = new URL("../../deploy/grafana/sandkasten.json", import.meta.url);
   const { panels, uid } = JSON.parse(await readFile(path, "utf8")) as {
     readonly panels: readonly Panel[];

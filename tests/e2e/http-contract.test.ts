@@ -43,7 +43,7 @@ async function* events(response: Response): AsyncGenerator<SseEvent> {
 }
 
 describe("sessions", () => {
-  it("are created with everything that clients expect of them", async () => {
+  it("are created with all fields that clients expect", async () => {
     const { status, body } = await daemon.call("POST", "/v1/sessions", {
       image: "host",
       ttl_seconds: 600,
@@ -94,7 +94,7 @@ describe("sessions", () => {
       });
   });
 
-  it("honour their own time to live and are 410 afterwards", async () => {
+  it("honour their own time to live and return 410 afterwards", async () => {
     const short = await daemon.open({ ttl_seconds: 1 });
     await daemon.exec(short, "true");
     // The wait is intended: the lease is measured in real time here.
@@ -105,7 +105,7 @@ describe("sessions", () => {
     });
   });
 
-  it("of one key are one, however many ask at once", async () => {
+  it("with one key are one, however many requests arrive at once", async () => {
     const answers = await Promise.all(
       Array.from({ length: 50 }, () =>
         daemon.call<{ id: string }>("POST", "/v1/sessions", { key: "workflow:fifty" }),
@@ -118,7 +118,7 @@ describe("sessions", () => {
 });
 
 describe("exec", () => {
-  it("remembers cd and export, and has no prompt in its output", async () => {
+  it("keeps cd and export, and has no prompt in its output", async () => {
     await daemon.exec(id, "mkdir -p 'a b'; cd 'a b'; export KEPT='it is'; f() { echo fun; }");
     expect(await daemon.exec(id, "echo $KEPT; f; pwd")).toMatchObject({
       exit_code: 0,
@@ -129,7 +129,7 @@ describe("exec", () => {
     await daemon.exec(id, "cd /workspace");
   });
 
-  it("does not feed a command the rest of the script", async () => {
+  it("does not pass the rest of the script to a command as input", async () => {
     expect(await daemon.exec(id, "cat; echo after")).toMatchObject({ output: "after\n" });
     expect(await daemon.exec(id, "cat <<EOF\nnot closed")).toMatchObject({
       exit_code: 0,
@@ -141,12 +141,12 @@ describe("exec", () => {
     });
   });
 
-  it("answers a non-zero exit as a result", async () => {
+  it("returns a non-zero exit as a result", async () => {
     const answer = await daemon.call("POST", `/v1/sessions/${id}/exec`, { cmd: "(exit 7)" });
     expect(answer).toMatchObject({ status: 200, body: { exit_code: 7, end_reason: "exited" } });
   });
 
-  it("ends a command at its timeout with all it started, and the shell lives", async () => {
+  it("ends a command at its timeout with everything it started, and the shell continues", async () => {
     await daemon.exec(id, "MARK=alive");
     const timeout = await daemon.call("POST", `/v1/sessions/${id}/exec`, {
       cmd: "echo partial; (setsid sleep 4321 &); sleep 4321",
@@ -163,7 +163,7 @@ describe("exec", () => {
     );
   });
 
-  it("reports a directory with a colon and a newline whole", async () => {
+  it("reports a directory with a colon and a newline correctly", async () => {
     const directory = "/workspace/a:b\nc";
     expect(await daemon.exec(id, "mkdir -p $'a:b\\nc' && cd $'a:b\\nc'")).toMatchObject({
       cwd: directory,
@@ -174,7 +174,7 @@ describe("exec", () => {
     await daemon.exec(id, "cd /workspace");
   });
 
-  it("passes 100 MB of output: head and tail in the answer, all of it by cursor", async () => {
+  it("passes 100 MB of output: the beginning and end in the response, all of it by cursor", async () => {
     const cmd = `head -c ${HUNDRED_MB} /dev/zero | tr '\\0' x`;
     const { body } = await daemon.call<{ exec_id: string; output: string }>(
       "POST",
@@ -201,7 +201,7 @@ describe("exec", () => {
     expect(bytes).toBe(HUNDRED_MB);
   });
 
-  it("streams while the command runs, each event in order, then says how it ended", async () => {
+  it("streams while the command runs, each event in order, then reports how it ended", async () => {
     const response = await daemon.fetch(`/v1/sessions/${id}/exec/stream`, {
       method: "POST",
       body: JSON.stringify({
@@ -243,7 +243,7 @@ describe("exec", () => {
     });
   });
 
-  it("takes the input and the timeout of clients that send every field", async () => {
+  it("accepts the input and the timeout of clients that send every field", async () => {
     const hi = Buffer.from("hi").toString("base64");
     for (const input of [
       { stdin: "hi", stdin_base64: "" },
@@ -297,7 +297,7 @@ describe("exec", () => {
     });
   });
 
-  it("is kept on the host when the sandbox is gone", async () => {
+  it("is kept on the host after the sandbox is gone", async () => {
     const gone = await daemon.open();
     const { exec_id } = await daemon.exec(gone, "echo last words");
     await daemon.call("DELETE", `/v1/sessions/${gone}`);
@@ -312,7 +312,7 @@ describe("exec", () => {
 describe("files", () => {
   const fs = (rest: string): string => `/v1/sessions/${id}/fs/${rest}`;
 
-  it("survive as binary, and may be empty", async () => {
+  it("support binary content, and can be empty", async () => {
     const bytes = Buffer.from(Array.from({ length: 1024 }, (_, i) => i % 256));
     const content_base64 = bytes.toString("base64");
     expect(
@@ -356,7 +356,7 @@ describe("files", () => {
     });
   });
 
-  it("are uploaded to a directory that is empty or ends in a slash", async () => {
+  it("are uploaded to a directory whose path is empty or ends in a slash", async () => {
     for (const [path, uploaded] of Object.entries({
       "": "/workspace/form.txt",
       "/workspace/in/": "/workspace/in/form.txt",
@@ -370,14 +370,14 @@ describe("files", () => {
     }
   });
 
-  it("that are missing are 404", async () => {
+  it("that are missing return 404", async () => {
     expect(await daemon.call("GET", fs("read?path=nothing"))).toMatchObject({
       status: 404,
       body: error("FILE_NOT_FOUND"),
     });
   });
 
-  it("of 100 MB pass up and down, whole and in ranges", async () => {
+  it("of 100 MB can be uploaded and downloaded, completely and in ranges", async () => {
     const bytes = Buffer.alloc(HUNDRED_MB);
     for (let i = 0; i < bytes.length; i += 4096) bytes.writeUInt32LE(i, i);
     const form = new FormData();

@@ -1,4 +1,4 @@
-/** `sandkasten image build`, with the real buildah and sandboxes of what it built. */
+/** `sandkasten image build`, with the real buildah, and sandboxes from the built images. */
 import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -36,7 +36,7 @@ function failing(command: string): string {
 }
 
 describe("image build", { timeout: 120_000 }, () => {
-  test("builds a Dockerfile, and sandboxes have what it made", async () => {
+  test("builds a Dockerfile, and sandboxes contain its files", async () => {
     const directory = await context("works", [
       "ARG VERSION=1",
       "ENV TOOL_VERSION=$VERSION",
@@ -128,7 +128,7 @@ describe("image build", { timeout: 120_000 }, () => {
     expect(stdout + stderr).not.toContain("a-secret-of-the-machine");
   });
 
-  test("says what is wrong before it builds", async () => {
+  test("reports what is wrong before it builds", async () => {
     const missing = await sandkasten("image", "build", "-t", "x:1", "nowhere");
     expect([missing.code, missing.stderr]).toEqual([
       1,

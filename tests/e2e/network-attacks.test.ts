@@ -28,7 +28,7 @@ let daemon: TestDaemon;
 let names: NameServer;
 let web: Server;
 let webPort: number;
-/** What reached the server on the other side of the gateway. */
+/** Requests that reached the server on the other side of the gateway. */
 let reached = "";
 let victim: Session;
 let attacker: Session;
@@ -98,7 +98,7 @@ async function statuses(requests: readonly (string | Buffer)[]): Promise<number[
   return answers.map(statusOf);
 }
 
-/** A request with a body, by a client with the attacker's key unless the headers say otherwise. */
+/** A request with a body, with the attacker's key unless the headers say otherwise. */
 function withBody(
   method: string,
   path: string,
@@ -119,7 +119,7 @@ describe("another tenant", () => {
     ["Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA=="],
   ];
 
-  it("learns nothing of a session, not even that it exists", async () => {
+  it("learns nothing about a session, not even that it exists", async () => {
     const unknown = `ses_${"0".repeat(24)}`;
     const requests = (id: string): string[] => {
       const path = `/v1/sessions/${id}`;
@@ -152,7 +152,7 @@ describe("another tenant", () => {
     ).toBe("200");
   });
 
-  it("opens no port with a link that is for another one, nor with one that is over or changed", async () => {
+  it("opens no port with a link for another one, nor with an expired or changed one", async () => {
     const link = new URL(await attacker.url(PORT));
     const own = link.searchParams.get("sandkasten_token") ?? "";
     const short = new URL(await attacker.url(PORT, { expiresInSeconds: 1 }));
@@ -196,7 +196,7 @@ describe("another tenant", () => {
     expect(asKey).toEqual([401]);
   });
 
-  it("reaches nothing by a Host that is not one", async () => {
+  it("reaches nothing with an invalid Host", async () => {
     const of = (id: string): string => `${PORT}-${id.replace("_", "-")}.localhost`;
     const mine = of(attacker.id);
     const hosts = [
@@ -308,7 +308,7 @@ describe("a malformed request", () => {
     expect(stdout).toBe("200");
   });
 
-  it("for the record is refused or answered, and streams that are not read are let go of", async () => {
+  it("for the record is refused or answered, and streams without readers are closed", async () => {
     const path = `/v1/sessions/${attacker.id}`;
     const get = (rest: string, ...more: readonly Header[]): string =>
       requestHead("GET", path + rest, withKey(ATTACKER_KEY, ...more));
@@ -377,7 +377,7 @@ describe("a malformed request", () => {
     expect(seen).toContain("GET /%20HTTP");
   });
 
-  it("gets no answer that a hostile server has forged", async () => {
+  it("gets no response that a hostile server has forged", async () => {
     const paths = [
       "/both",
       "/lengths",
@@ -431,7 +431,7 @@ describe("a WebSocket to a port", () => {
     expect(await socket.closeCode()).toBe(code);
   });
 
-  it("is let go of when its client vanishes in the middle of a frame", async () => {
+  it("is closed when its client disappears in the middle of a frame", async () => {
     const path = `/v1/sessions/${attacker.id}/ports/${SILENT_PORT}/connect`;
     await Promise.all(
       Array.from({ length: 20 }, async (_each, index) => {
@@ -457,7 +457,7 @@ describe("a program in the sandbox", () => {
   };
   const BAD = "HTTP/1.1 400 Bad Request";
 
-  it("breaks no name server, and asks none outside for what is forbidden", async () => {
+  it("breaks no name server, and queries none outside for forbidden names", async () => {
     expect(await attack("dns")).toEqual({
       // Response code, and how many addresses.
       answer: "silence",

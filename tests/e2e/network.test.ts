@@ -139,7 +139,7 @@ const toWeb = (): object => ({
 });
 
 describe("a sandbox with a network", () => {
-  it("installs a package as the guide says, from an index of the test's own", async () => {
+  it("installs a package as the guide says, from a test index", async () => {
     const guide = await readFile("docs/guides/network.md", "utf8");
     const recipe = codeBlocks(guide, "shell").find(({ text }) => text.startsWith("pip install"));
     const id = await open({
@@ -173,7 +173,7 @@ describe("a sandbox with a network", () => {
     expect(refused.map(({ name }) => name)).toContain("evil.test");
   });
 
-  it("cannot have more than the administrator allows, and loses at once what is taken away", async () => {
+  it("cannot exceed the administrator's maximum, and loses removed hosts at once", async () => {
     const id = await open(toWeb());
     const beyond = await daemon.call("PUT", `/v1/sessions/${id}/network`, { allow: ["evil.test"] });
     expect(beyond.status).toBe(403);
@@ -190,7 +190,7 @@ describe("a sandbox with a network", () => {
     expect(after).toMatchObject({ stdout: "403" });
   });
 
-  it("loses the connections that it has open, and keeps those that are still allowed", async () => {
+  it("loses open connections that are no longer allowed, and keeps the others", async () => {
     const id = await open(toWeb());
     const endless = `http://web.test:${webPort}/endless`;
     // Through the proxy, and with a program that does not know the proxy.
@@ -221,7 +221,7 @@ describe("a sandbox with a network", () => {
     ]);
   });
 
-  it("is changed and followed with the SDK", async () => {
+  it("can be changed and followed with the SDK", async () => {
     const client = new SandboxClient({ baseUrl: daemon.url, apiKey: daemon.apiKey });
     await using session = await client.createSession({ network: { allow: [] } });
     const ask = `curl -s -o /dev/null -w '%{http_code}' http://web.test:${webPort}/`;
@@ -246,7 +246,7 @@ describe("a sandbox with a network", () => {
     expect([records.map(({ verdict }) => verdict), open]).toEqual([["allowed"], []]);
   });
 
-  it("tries for its isolation report what is allowed and what is not, and nothing leaves the machine", async () => {
+  it("tries allowed and forbidden destinations for its isolation report, and nothing leaves the machine", async () => {
     const id = await open({ network: { allow: ["tried.test:443"] } });
     const { body } = await daemon.call<{
       tier: string;
@@ -295,7 +295,7 @@ describe("a sandbox with a network", () => {
 });
 
 describe("a secret at the edge", () => {
-  it("lets git clone and pip install from a host that asks for it", async () => {
+  it("lets git clone and pip install from a host that requires it", async () => {
     const id = await open({
       network: { allow: [`api.test:${apiPort}`, `127.0.0.1:${apiPort}`] },
       secrets: [{ host: "api.test", header: "Authorization", value: SECRET }],
@@ -316,7 +316,7 @@ describe("a secret at the edge", () => {
     expect((await fetchPrivate()).status).toBe(401);
   });
 
-  it("reaches the host with requests of programs that know nothing of their environment", async () => {
+  it("is added to requests of programs with an empty environment", async () => {
     const id = await open({
       network: { allow: [`api.test:${apiPort}`, `127.0.0.1:${apiPort}`] },
       secrets: [{ host: "api.test", header: "Authorization", value: SECRET }],
@@ -343,7 +343,7 @@ describe("a secret at the edge", () => {
     expect(await fetchAll()).toBe("authorised\n".repeat(4));
   });
 
-  it("reaches the host with requests of curl, Python and Node, and nothing else", async () => {
+  it("is added to requests of curl, Python and Node, and nothing else", async () => {
     const id = await open({
       network: { allow: [`api.test:${apiPort}`, `127.0.0.1:${apiPort}`] },
       secrets: [{ host: "api.test", header: "Authorization", value: SECRET }],
@@ -382,7 +382,7 @@ describe("a secret at the edge", () => {
   });
 });
 
-/** The same as a client without the secret. */
+/** Like a client without the secret. */
 async function fetchPrivate(): Promise<{ readonly status: number | undefined }> {
   const asked = get(`https://127.0.0.1:${apiPort}/hello.git/HEAD`, {
     servername: "api.test",

@@ -63,7 +63,7 @@ async function residentBytes(): Promise<number> {
 }
 
 describe("a port of a sandbox", () => {
-  it("is listed with its process, whichever loopback address it has", async () => {
+  it("is listed with its process, for every loopback address", async () => {
     expect(await session.ports()).toEqual([
       { port: PORT, address: "127.0.0.1", pid: expect.any(Number) as number, process: "python3" },
       { port: 8001, address: "::1", pid: expect.any(Number) as number, process: "python3" },
@@ -75,7 +75,7 @@ describe("a port of a sandbox", () => {
     ]);
   });
 
-  it("takes uploads and gives downloads without holding them in memory", async () => {
+  it("accepts uploads and sends downloads without holding them in memory", async () => {
     const body = Buffer.alloc(32 * 2 ** 20, "uploaded ");
     const digest = createHash("sha256").update(body).digest("hex");
     expect(await textOf(await open(await at("/put"), { method: "PUT", body }))).toBe(digest);
@@ -99,7 +99,7 @@ describe("a port of a sandbox", () => {
     idle.destroy();
   });
 
-  it("is reached by a connection that is not HTTP's business", async () => {
+  it("can be reached by a connection with another protocol than HTTP", async () => {
     using connection = await session.connect(PORT);
     const writer = connection.writable.getWriter();
     await writer.write(Buffer.from("GET /page.html HTTP/1.0\r\n\r\n"));
@@ -108,7 +108,7 @@ describe("a port of a sandbox", () => {
     await expect(session.connect(9999)).rejects.toMatchObject({ code: "PORT_REFUSED" });
   });
 
-  it("is let go of with its session", async () => {
+  it("is closed with its session", async () => {
     const own = await client.createSession();
     await own.exec("/usr/bin/python3 -m http.server --bind 127.0.0.1 8000 >/dev/null 2>&1 &");
     while ((await own.ports()).length === 0)
@@ -143,7 +143,7 @@ describe("a preview in a browser", () => {
     return JSON.parse(await Promise.race([waiting(), browser.failed])) as Seen;
   }
 
-  it("reloads by itself when a file changes, in a separate origin that reaches nothing else", async () => {
+  it("reloads automatically when a file changes, in a separate origin that reaches nothing else", async () => {
     const link = new URL(await session.url(PORT));
     const token = link.searchParams.get("sandkasten_token") ?? "";
     const { host: daemonHost } = new URL(daemon.url);

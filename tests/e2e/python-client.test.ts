@@ -91,7 +91,7 @@ describe.skipIf(!isInstalled).concurrent("the Python client", () => {
     }
   });
 
-  it("does what its guide shows", async () => {
+  it("runs the examples of its guide", async () => {
     const guide = await readFile(join(CLIENT, "../../docs/guides/python.md"), "utf8");
     const programs = codeBlocks(guide, "python");
     expect(programs.length).toBeGreaterThanOrEqual(2);

@@ -13,7 +13,7 @@ import { MIB, SandboxMachine } from "../support/sandbox-machine.ts";
 const run = promisify(execFile);
 
 describe("gVisor", () => {
-  test("a sandbox remembers, times out, keeps files and is said to be strong", async (ctx) => {
+  test("a sandbox keeps its state, enforces timeouts, keeps files and is reported as strong", async (ctx) => {
     ctx.skip(whyNoGvisor() !== undefined, whyNoGvisor());
     await using machine = await SandboxMachine.start({ runtime: "runsc" });
     const sandbox = await machine.sandbox();
@@ -35,7 +35,7 @@ describe("gVisor", () => {
     expect(facts.filter(({ enforced }) => !enforced)).toEqual([]);
   });
 
-  test("one sandbox of a machine has it while another does not, and nothing of either is left", async (ctx) => {
+  test("two sandboxes of a machine can differ in isolation, and nothing of either is left", async (ctx) => {
     ctx.skip(whyNoGvisor() !== undefined, whyNoGvisor());
     await using machine = await SandboxMachine.start();
     const strong = await machine.sandbox({ isolation: "strong" });
@@ -54,7 +54,7 @@ describe("gVisor", () => {
       expect(await readdir(join(machine.dataDir, left))).toEqual([]);
   });
 
-  test("where there is none, strong isolation is refused with what to do", async () => {
+  test("strong isolation is refused with what to do if gVisor is missing", async () => {
     await using machine = await SandboxMachine.start({ runtimeDir: "/nonexistent" });
     await expect(machine.sandbox({ isolation: "strong" })).rejects.toMatchObject({
       code: "UNSUPPORTED",
@@ -64,7 +64,7 @@ describe("gVisor", () => {
 });
 
 describe("without root", () => {
-  test("a sandbox works, and what is not enforced is said", async (ctx) => {
+  test("a sandbox works, and the report lists what is not enforced", async (ctx) => {
     const uid = 64_321;
     const asUser = ["--reuid", String(uid), "--regid", String(uid), "--clear-groups"];
     const script = fileURLToPath(new URL("./rootless-sandbox.ts", import.meta.url));
@@ -112,7 +112,7 @@ describe("without root", () => {
 });
 
 describe("the runner", () => {
-  test("takes at most 2 MB of memory when idle, and is PID 1", async () => {
+  test("uses at most 2 MB of memory when idle, and is PID 1", async () => {
     await using machine = await SandboxMachine.start();
     const sandbox = await machine.sandbox();
     expect((await sandbox.channel.ping()).rssBytes).toBeLessThanOrEqual(2 * MIB);
@@ -120,7 +120,7 @@ describe("the runner", () => {
     expect(facts.find(({ name }) => name === "init_protected")?.enforced).toBe(true);
   });
 
-  test("runs in an image of musl, whose programs it starts", async () => {
+  test("runs in an image with musl, and starts its programs", async () => {
     await using machine = await SandboxMachine.start();
     const sandbox = await machine.sandbox({
       image: await importSmallImage(machine.embedded, "musl"),

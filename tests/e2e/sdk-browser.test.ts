@@ -42,7 +42,7 @@ describe("the SDK in a browser", () => {
     expect(report["ptyExitCode"]).toBe(5);
   });
 
-  it("sees what the daemon refuses as typed errors", () => {
+  it("gets the daemon's refusals as typed errors", () => {
     expect(report["missing"]).toEqual({ code: "FILE_NOT_FOUND", status: 404, hasRequestId: true });
     expect(report["late"]).toEqual({
       code: "COMMAND_TIMEOUT",

@@ -67,7 +67,7 @@ it("a request with special options, or with an empty pool, gets a new sandbox", 
   for (const session of [special, ...many]) await session.destroy();
 });
 
-it("the machine calls a sandbox by its session's id, cold or from the pool", async () => {
+it("the machine names a sandbox by its session's id, cold or from the pool", async () => {
   await untilFull();
   const sessions = [await client.createSession(), await client.createSession({ env: { A: "1" } })];
   expect(sessions.map(sourceOf)).toEqual(["pool", "cold"]);

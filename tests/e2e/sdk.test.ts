@@ -17,7 +17,7 @@ afterAll(async () => {
 });
 
 describe("the SDK", () => {
-  it("runs commands in a shell that remembers, and destroys the session at the end of a scope", async () => {
+  it("runs commands in a stateful shell, and destroys the session at the end of a scope", async () => {
     let id: string;
     {
       await using scoped = await client.createSession({ image: "host", ttlSeconds: 60 });
@@ -46,7 +46,7 @@ describe("the SDK", () => {
     expect(await stream.result).toMatchObject({ exitCode: 0 });
   });
 
-  it("throws what the daemon says, with its code and what the command printed", async () => {
+  it("throws the daemon's errors, with their code and the command's output", async () => {
     const failure = await session.exec("echo partial; sleep 1000", { timeoutMs: 1_500 }).then(
       () => undefined,
       (error: unknown) => error,
@@ -65,7 +65,7 @@ describe("the SDK", () => {
     await expect(nobody.createSession()).rejects.toMatchObject({ code: "UNAUTHORIZED" });
   });
 
-  it("gives a request up when its signal says so, and the command goes on", async () => {
+  it("aborts a request when its signal fires, and the command continues", async () => {
     const gone = new AbortController();
     const script = "touch begun; until [ -e enough ]; do sleep 0.01; done; echo went on";
     const waiting = session.exec(["sh", "-c", script], { signal: gone.signal });
@@ -84,7 +84,7 @@ describe("the SDK", () => {
     });
   });
 
-  it("works with files in every way", async () => {
+  it("supports all file operations", async () => {
     const { files } = session;
     await files.mkdir("project/src");
     await files.write("project/src/a.txt", "text");
@@ -107,7 +107,7 @@ describe("the SDK", () => {
     await expect(files.stat("project")).rejects.toMatchObject({ code: "FILE_NOT_FOUND" });
   });
 
-  it("watches files change", async () => {
+  it("watches files for changes", async () => {
     const stop = new AbortController();
     const changes = session.files.watch("/workspace", { signal: stop.signal });
     const seen = (async () => {
@@ -129,7 +129,7 @@ describe("the SDK", () => {
     }
   });
 
-  it("opens a real terminal that can be resized, left and come back to", async () => {
+  it("opens a real terminal that can be resized, detached and reattached", async () => {
     const pty = await session.pty({ rows: 24, cols: 80 });
     pty.resize({ rows: 40, cols: 132 });
     pty.write("stty size; tty; KEPT='still here'; echo le\"\"ft\r");
@@ -152,7 +152,7 @@ describe("the SDK", () => {
     expect(await again.exited).toMatchObject({ exitCode: 5 });
   });
 
-  it("keeps owners apart", async () => {
+  it("isolates owners", async () => {
     const bob = new SandboxClient({ baseUrl: daemon.url, apiKey: "key-of-bob" });
     await expect(bob.getSession(session.id)).rejects.toMatchObject({ code: "SESSION_NOT_FOUND" });
     expect(await bob.listSessions()).toHaveLength(0);
@@ -168,7 +168,7 @@ describe("the SDK", () => {
     expect(await session.isolation()).toMatchObject({ tier: "standard" });
   });
 
-  it("goes on streaming through a restart of the daemon, byte for byte", async () => {
+  it("continues streaming through a restart of the daemon, byte for byte", async () => {
     const { port } = new URL(daemon.url);
     const script =
       "i=0; while [ $i -lt 500 ]; do echo line $i; i=$((i+1)); [ $i = 100 ] && until [ -e again ]; do sleep 0.02; done; done; echo end";

@@ -1,4 +1,4 @@
-/** Where the next shell starts when one has ended, however that came about. */
+/** Where the next shell starts when one has ended, however it ended. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { importSmallImage } from "../support/images.ts";
 import { runtimeUnderTest } from "../support/runtime-under-test.ts";
@@ -23,7 +23,7 @@ describe.each(["bash", "dash", "busybox"] as const)("a shell (%s) that ends", (s
     await sandbox.sh("trap - EXIT; cd /");
   });
 
-  /** Runs a text that ends the shell, and says where that was and where the next one is. */
+  /** Runs a text that ends the shell, and returns where that was and where the next one is. */
   async function places(text: string): Promise<readonly string[]> {
     const ended = await sandbox.sh(text);
     expect([text, ended.shellRestarted]).toEqual([text, true]);
@@ -47,7 +47,7 @@ describe.each(["bash", "dash", "busybox"] as const)("a shell (%s) that ends", (s
     ["a kill", "cd /tmp; kill -9 $$"],
     ["a kill after a false word", "cd /tmp; PWD=/usr; OLDPWD=; kill -9 $$"],
     ["exit without a word", "cd /tmp; unset PWD; exit"],
-  ])("leaves its directory to the next: %s", async (_, text) => {
+  ])("passes its directory on to the next: %s", async (_, text) => {
     expect(await places(text)).toEqual(["/tmp", "/tmp"]);
   });
 
@@ -63,7 +63,7 @@ describe.each(["bash", "dash", "busybox"] as const)("a shell (%s) that ends", (s
   test("keeps the name of its directory as long as it leads there", async () => {
     const busybox = shell === "bash" ? "" : "busybox ";
     await sandbox.sh(`mkdir -p /tmp/real; ${busybox}ln -sfn real /tmp/link; cd /tmp/link`);
-    // The next shell finds out by itself where it is.
+    // The next shell determines its directory itself.
     expect(await places("exit")).toEqual(["/tmp/link", "/tmp/real"]);
     await sandbox.sh("cd /tmp/link");
     expect(await places("rm /tmp/link; exit")).toEqual(["/tmp/real", "/tmp/real"]);
@@ -74,7 +74,7 @@ describe.each(["bash", "dash", "busybox"] as const)("a shell (%s) that ends", (s
     ]);
   });
 
-  test("leaves the last directory that there is when its own was removed or locked", async () => {
+  test("passes on the last existing directory if its own was removed or locked", async () => {
     expect(await places("mkdir /tmp/gone; cd /tmp/gone; rm -r /tmp/gone; exit")).toEqual([
       "/",
       "/",
@@ -92,7 +92,7 @@ describe.each(["bash", "dash", "busybox"] as const)("a shell (%s) that ends", (s
     expect(await places(`cd ${gone}; kill -9 $$`)).toEqual(Array(2).fill("/tmp/gone (deleted)"));
   });
 
-  test("leaves a directory whose name is long or odd", async () => {
+  test("passes on a directory with a long or unusual name", async () => {
     for (const path of [
       `/tmp/${Array(19).fill("n".repeat(200)).join("/")}`,
       "/tmp/it's a\n'trap -- \"$x\" EXIT'\u{1F980}",
@@ -102,7 +102,7 @@ describe.each(["bash", "dash", "busybox"] as const)("a shell (%s) that ends", (s
     }
   });
 
-  test("leaves a directory that was for one command to no other", async () => {
+  test("does not pass on a directory that was for one command", async () => {
     const ended = await sandbox.sh("pwd; exit", { cwd: "/tmp" });
     expect(ended).toMatchObject({ stdout: "/tmp\n", cwd: "/", shellRestarted: true });
     expect((await sandbox.sh("pwd")).stdout).toBe("/\n");
@@ -126,13 +126,13 @@ describe.each(["bash", "dash", "busybox"] as const)("a shell (%s) that ends", (s
     const listed = await sandbox.run(["ls", "-ld", "shared", "shared/file"]);
     expect(listed.stdout).toMatch(/^drwxr-xr-x .*\n-rw-r--r-- /u);
     expect(await places("exit")).toEqual(["/tmp", "/tmp"]);
-    // A new shell is not masked by the last one.
+    // The last shell's umask does not affect a new one.
     expect((await sandbox.sh("umask")).stdout).toBe("0022\n");
     expect((await other(tell)).stdout).toBe("/bin\n0022\n");
     await sandbox.channel.closeShell("other");
   });
 
-  test("leaves its EXIT trap to its code alone", async () => {
+  test("shows its EXIT trap only its own state", async () => {
     const shown = await sandbox.sh("trap 'echo bye' EXIT; type trap; false && exit; trap");
     expect(shown.stdout).toMatch(
       /^trap is a (?:special )?shell builtin\ntrap -- 'echo bye' EXIT\n$/u,
@@ -144,7 +144,7 @@ describe.each(["bash", "dash", "busybox"] as const)("a shell (%s) that ends", (s
 
   // bash would wait for room in its profile, and gVisor's kernel counts otherwise.
   test.runIf(shell !== "bash" && runtimeUnderTest() !== "runsc")(
-    "leaves the last directory reported where there was no room for a thread",
+    "passes on the last reported directory if there was no room for a thread",
     async () => {
       const limits = { ...TEST_LIMITS, pids: 16 };
       const crowded = await machine.sandbox({ image: `test-${shell}:latest`, limits });

@@ -1,4 +1,4 @@
-/** Traps of code in the stateful shell, the signals that they are for, and variables that cannot be set. */
+/** Traps of code in the stateful shell, the signals for them, and readonly variables. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { importSmallImage } from "../support/images.ts";
 import { newExecId, SandboxMachine } from "../support/sandbox-machine.ts";
@@ -23,7 +23,7 @@ describe.each(["bash", "dash", "busybox"] as const)("a shell (%s)", (shell) => {
     await machine[Symbol.asyncDispose]();
   });
 
-  /** Runs a text and sends it a signal once it has said `ready`; gives what it said and what was reached. */
+  /** Runs a text and sends it a signal once it has printed `ready`; returns its output and what was reached. */
   async function signalled(
     text: string,
     signal = SIGUSR1,
@@ -45,7 +45,7 @@ describe.each(["bash", "dash", "busybox"] as const)("a shell (%s)", (shell) => {
     return { said, reached };
   }
 
-  test("a signal that a command of the shell traps runs the trap", async () => {
+  test("a signal that a command traps in the shell runs the trap", async () => {
     await sandbox.sh("KEPT=1");
     const wait = "echo ready; while [ -z $SEEN ]; do :; done; echo after; unset SEEN";
     const text = `trap 'echo got; SEEN=1' USR1; ${wait}`;
@@ -60,7 +60,7 @@ describe.each(["bash", "dash", "busybox"] as const)("a shell (%s)", (shell) => {
     ["PIPE", SIGPIPE],
     ["URG", SIGURG],
     ["WINCH", SIGWINCH],
-  ] as const)("a trap for %s runs, too", async (name, signal) => {
+  ] as const)("a trap for %s also runs", async (name, signal) => {
     const wait = "echo ready; while [ -z $SEEN ]; do :; done; echo after; unset SEEN";
     await sandbox.sh(`KEPT=5; trap 'echo got; SEEN=1' ${name}`);
     expect(await signalled(wait, signal)).toEqual({ said: "ready\ngot\nafter\n", reached: 1 });
@@ -74,7 +74,7 @@ describe.each(["bash", "dash", "busybox"] as const)("a shell (%s)", (shell) => {
     expect(await sandbox.sh("echo $KEPT")).toMatchObject({ stdout: "5\n", shellRestarted: false });
   });
 
-  test("a text about traps leaves no trap, and what is ignored stays so", async () => {
+  test("a text that mentions traps sets none, and ignored signals stay ignored", async () => {
     await sandbox.sh("trap '' USR2; echo 'trap x USR1' > script; # trap x SIGPIPE");
     expect((await sandbox.sh("trap")).stdout).toMatch(/^trap -- '' (?:SIG)?USR2\n$/u);
     await sandbox.sh("trap 'echo mine' USR1; # USR2");
@@ -83,7 +83,7 @@ describe.each(["bash", "dash", "busybox"] as const)("a shell (%s)", (shell) => {
     expect(stdout.replaceAll("SIG", "")).toBe("trap -- 'echo mine' USR1\ntrap -- '' USR2\n");
   });
 
-  test("a signal that would end the shell does not reach it, but programs", async () => {
+  test("a signal that would end the shell reaches only its programs", async () => {
     await sandbox.sh("KEPT=2");
     const loop = await signalled("echo ready; while :; do :; done");
     expect(loop).toEqual({ said: "ready\n", reached: 0 });
@@ -95,7 +95,7 @@ describe.each(["bash", "dash", "busybox"] as const)("a shell (%s)", (shell) => {
   });
 
   test.runIf(shell === "bash")(
-    "an EXIT trap that a command sets before it ends the shell is all that runs then",
+    "if a command sets an EXIT trap before it ends the shell, only the trap runs",
     async () => {
       for (const [cwd, text] of [
         ["/tmp", "cd /tmp; trap 'echo \"it'\\''s\" $?' EXIT; exit 3"],
@@ -121,7 +121,7 @@ describe.each(["bash", "dash", "busybox"] as const)("a shell (%s)", (shell) => {
   );
 
   test.runIf(shell === "bash")(
-    "nothing of ours is left beside an EXIT trap that does not run",
+    "nothing of the runner's is left next to an EXIT trap that does not run",
     async () => {
       await sandbox.sh("trap 'echo bye' EXIT; false && exit 3; alias trap=false");
       const { stdout } = await sandbox.sh("unalias trap\ntype -t trap; trap -p EXIT; trap - EXIT");
@@ -135,7 +135,7 @@ describe.each(["bash", "dash", "busybox"] as const)("a shell (%s)", (shell) => {
     },
   );
 
-  test("a variable that cannot be changed fails a command that wants it changed", async () => {
+  test("a readonly variable fails a command that sets it", async () => {
     await sandbox.sh("readonly FIXED=old; KEPT=3");
     const refused = await sandbox.sh("echo run", { env: { OTHER: "x", FIXED: "it's new" } });
     expect(refused).toMatchObject({ stdout: "", shellRestarted: false });
@@ -165,7 +165,7 @@ describe.each(["bash", "dash", "busybox"] as const)("a shell (%s)", (shell) => {
     expect(ran).toMatchObject({ stdout: "1000 b\n", stderr: "", exitCode: 0 });
   });
 
-  test("env leaves alone what it does not name", async () => {
+  test("env changes only the variables that it names", async () => {
     await sandbox.sh("( exit 7 )");
     expect((await sandbox.sh("echo $? $A", { env: { A: "b" } })).stdout).toBe("7 b\n");
   });

@@ -55,7 +55,7 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     expect((await sandbox.sh("shout")).stdout).toBe("LOUD\n");
   });
 
-  test("a heredoc is read to its end and no further", async () => {
+  test("a heredoc is read exactly to its end", async () => {
     const { stdout } = await sandbox.sh("cat <<'END'\n$HOME `x` \"'\nEND\necho after");
     expect(stdout).toBe("$HOME `x` \"'\nafter\n");
   });
@@ -75,7 +75,7 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     "echo ${",
     "case x in",
     "echo )",
-  ])("the incomplete %s is a syntax error and the shell lives", async (text) => {
+  ])("the incomplete %s is a syntax error and the shell continues", async (text) => {
     await sandbox.sh("KEPT=yes");
     expect(await sandbox.sh(text)).toMatchObject({ reason: "exited", exitCode: 2, stdout: "" });
     // bash 5.2 corrupts its memory when it sources such a text, and dies a few commands later.
@@ -86,7 +86,7 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
       });
   });
 
-  test("errors name the shell and neither a file nor a line that is not the command's", async () => {
+  test("errors name the shell and only lines of the command", async () => {
     const errors: string[] = [];
     for (const text of [
       "echo one\necho )",
@@ -106,7 +106,7 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
   });
 
   test.runIf(shell === "bash")(
-    "a command is not in a file, and its lines count from one",
+    "a command is not a file, and its lines are counted from one",
     async () => {
       const text = [
         'echo "[${BASH_SOURCE[*]}] [${FUNCNAME[*]}] $0 $LINENO"',
@@ -136,7 +136,7 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     expect((await sandbox.sh("set +u; echo $KEPT")).stdout).toBe("2\n");
   });
 
-  test("set -e: a failure ends the shell as it would a person's, and a new one starts", async () => {
+  test("set -e: a failure ends the shell as it would at a prompt, and a new one starts", async () => {
     const { exitCode, stdout } = await sandbox.sh("set -e; false; echo no");
     expect({ exitCode, stdout }).toEqual({ exitCode: 1, stdout: "" });
     expect(await sandbox.sh("echo back")).toMatchObject({
@@ -146,23 +146,23 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     expect((await sandbox.sh("true")).shellRestarted).toBe(false);
   });
 
-  test("exec 2>&1 redirects and loses nothing afterwards", async () => {
+  test("exec 2>&1 redirects, and nothing is lost afterwards", async () => {
     expect((await sandbox.sh("exec 2>&1; echo a; echo b >&2")).stdout).toBe("a\nb\n");
     expect(await sandbox.sh("echo c; echo d >&2")).toMatchObject({ stdout: "c\n", stderr: "d\n" });
   });
 
-  test("traps are kept and fire", async () => {
+  test("traps are kept and run", async () => {
     await sandbox.sh("trap 'echo trapped' USR1");
     expect((await sandbox.sh("kill -USR1 $$; echo done")).stdout).toContain("trapped\n");
     await sandbox.sh("trap - USR1");
   });
 
-  test("cat and read without stdin see its end at once", async () => {
+  test("cat and read without stdin see the end of input at once", async () => {
     const { stdout } = await sandbox.sh('cat; read line; echo "[$line] $?"');
     expect(stdout).toBe("[] 1\n");
   });
 
-  test("stdin is what was given, to its end", async () => {
+  test("stdin is exactly the given input", async () => {
     const stream = await sandbox.channel.exec(
       { kind: "shell", text: 'read first; echo "got $first"; cat' },
       { execId: newExecId(), stdin: true },
@@ -178,7 +178,7 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     expect((await sandbox.sh("cat\necho still here")).stdout).toBe("still here\n");
   });
 
-  test("a script of many lines runs whole", async () => {
+  test("a script of many lines runs completely", async () => {
     const { stdout, exitCode } = await sandbox.sh(
       "n=0\nwhile [ $n -lt 3 ]; do\n  n=$((n+1))\n  echo $n\ndone\n( exit 7 )",
     );
@@ -219,7 +219,7 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     expect(await sandbox.sh("pwd")).toMatchObject({ stdout: "/tmp\n", shellRestarted: true });
   });
 
-  test("goes on when root has emptied /run", async () => {
+  test("continues after root has emptied /run", async () => {
     const root = await machine.sandbox({ image, profile: "root" });
     await root.sh("KEPT=yes; cd /tmp");
     await root.sh("rm -rf /run/* 2> rest; ls -A /run");
@@ -259,7 +259,7 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     expect(await sandbox.sh("echo on")).toMatchObject({ stdout: "on\n", shellRestarted: true });
   });
 
-  test("a background server returns at once, lives on, and its later output is kept", async () => {
+  test("a background server returns at once, keeps running, and its later output is kept", async () => {
     const execId = newExecId();
     const first = await sandbox.sh("(while :; do echo tick; sleep 0.1; done) & echo started", {
       execId,
@@ -280,7 +280,7 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     expect(first.outputOpen).toBe(true);
   });
 
-  test("at a timeout all that the command started dies, earlier jobs and the shell do not", async () => {
+  test("a timeout ends everything that the command started, but not earlier jobs and the shell", async () => {
     await sandbox.sh("KEPT=3; sleep 4001 & setsid sleep 4002 &");
     const { reason, exitCode, stdout } = await sandbox.sh(
       "echo before; sleep 5001 & setsid sleep 5002 & (setsid sleep 5003 &); (sleep 5004 &); sleep 5005",
@@ -299,7 +299,7 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     );
   });
 
-  test("nothing is seen of a cancelled line whose program did not heed the interrupt", async () => {
+  test("a cancelled line whose program ignored the interrupt prints nothing", async () => {
     const { channel } = sandbox;
     const execId = newExecId();
     const text = `sh -c "trap '' INT; echo partial; sleep 60"; echo never; echo never >&2`;
@@ -335,7 +335,7 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     expect(await sandbox.sh("echo new")).toMatchObject({ stdout: "new\n", shellRestarted: true });
   });
 
-  test("silence ends a command with an idle timeout, output keeps it alive", async () => {
+  test("silence ends a command with an idle timeout, output keeps it running", async () => {
     expect(await sandbox.sh("echo a; sleep 1000", { idleTimeoutMs: 1_500 })).toMatchObject({
       reason: "idle_timeout",
       exitCode: 124,
@@ -355,7 +355,7 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     });
   });
 
-  test("a directory with a colon, a newline or a space is reported whole", async () => {
+  test("a directory with a colon, a newline or a space is reported correctly", async () => {
     const odd = "/tmp/a:b\nc d";
     const { cwd } = await sandbox.sh(`mkdir -p '${odd}'; cd '${odd}'`);
     expect(cwd).toBe(odd);
@@ -363,7 +363,7 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     expect((await sandbox.sh("pwd; cd /tmp")).stdout).toBe(`${odd}\n`);
   });
 
-  test("cwd and env of a command are its own", async () => {
+  test("cwd and env of a command apply to it only", async () => {
     await sandbox.sh("cd /tmp; GREETING=before");
     const first = await sandbox.sh("pwd; echo $GREETING", {
       cwd: "/",
@@ -377,14 +377,14 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     expect(missing.exitCode).not.toBe(0);
   });
 
-  test("a relative cwd is in the workspace, and - is a directory like another", async () => {
+  test("a relative cwd is in the workspace, and - is an ordinary directory", async () => {
     await sandbox.sh("mkdir -p /workspace/sub /workspace/-; cd /tmp; cd() { :; }");
     expect((await sandbox.sh("pwd", { cwd: "sub" })).stdout).toBe("/workspace/sub\n");
     expect((await sandbox.sh("pwd", { cwd: "-" })).stdout).toBe("/workspace/-\n");
     expect((await sandbox.sh("unset -f cd; pwd")).stdout).toBe("/tmp\n");
   });
 
-  test("$? is the status of the command before", async () => {
+  test("$? is the status of the previous command", async () => {
     await sandbox.sh("( exit 7 )");
     expect((await sandbox.sh("echo $?")).stdout).toBe("7\n");
     expect((await sandbox.sh("echo $?")).stdout).toBe("0\n");
@@ -403,7 +403,7 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     expect((await sandbox.sh("false")).stdout).toBe("");
   });
 
-  test("what is exported unasked is the code's own", async () => {
+  test("variables are exported only by the code itself", async () => {
     await sandbox.sh("set -a; OWN=1");
     expect((await sandbox.sh("env; set +a")).stdout).toMatch(/^OWN=1$/mu);
     await sandbox.sh("set -a");
@@ -411,7 +411,7 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     await sandbox.sh("set +a; unset OWN");
   });
 
-  test("set -x and errors show the command and nothing of ours", async () => {
+  test("set -x and errors show only the command", async () => {
     const traced = await sandbox.sh("set -x; true here; no-such-program");
     expect(traced.stderr).toContain("+ true here\n");
     // Aborting a command half-way does not disable it.
@@ -424,7 +424,7 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
       );
   });
 
-  test("the variables of a shell show nothing of ours", async () => {
+  test("the variables of a shell do not include the runner's", async () => {
     for (const before of ["true", "false"]) {
       await sandbox.sh(before);
       expect((await sandbox.sh("set")).stdout).not.toMatch(/run\/sandkasten|printf/u);
@@ -434,7 +434,7 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     await sandbox.sh("set --");
   });
 
-  test("set -v shows nothing of ours, and stays on", async () => {
+  test("set -v shows nothing of the runner's, and stays on", async () => {
     await sandbox.sh("set -v");
     expect((await sandbox.sh("true here")).stderr).not.toMatch(/eval|set/u);
     const { stdout, stderr } = await sandbox.sh("echo $-; set +v");
@@ -446,7 +446,7 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     expect((await sandbox.sh("history")).stdout).toBe("");
   });
 
-  test("functions and aliases named like what we use break nothing", async () => {
+  test("functions and aliases with names that the runner uses break nothing", async () => {
     await sandbox.sh(
       "command() { :; }; printf() { :; }; alias eval=false exec=false command=false trap=false",
     );
@@ -455,7 +455,7 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     await sandbox.sh("unset -f command printf; unalias -a");
   });
 
-  /** What a user may do to a shell without losing it. */
+  /** What a user can do to a shell without losing it. */
   test.each([
     "command() { :; }; printf() { :; }; read() { :; }; cd() { :; }",
     shell === "bash" ? "set -euo pipefail" : "set -eu",
@@ -504,7 +504,7 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     await freshShell();
   });
 
-  /** What makes a shell unusable, for a user at a terminal as well. */
+  /** What makes a shell unusable, also for a user at a terminal. */
   test.each([
     ...(shell === "dash" ? ["set -n"] : []),
     // busybox loops forever if the descriptors that it saves are closed.
@@ -517,7 +517,7 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
           "alias case=false",
         ]
       : []),
-  ])("after %s a new shell takes over", async (text) => {
+  ])("after %s a new shell replaces it", async (text) => {
     await freshShell();
     const { reason } = await sandbox.sh(text, { timeoutMs: 20_000 });
     expect(reason).toMatch(/exited|killed/u);
@@ -536,7 +536,7 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     });
   });
 
-  test("exec of a program that does not exist is 127, and says whether the shell is lost", async () => {
+  test("exec of a program that does not exist is 127, and reports whether the shell is lost", async () => {
     await sandbox.sh("cd /; KEPT=5");
     const lost = shell !== "bash";
     expect(await sandbox.sh("cd /tmp; exec no-such-program")).toMatchObject({
@@ -583,7 +583,7 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     },
   );
 
-  test("a list of traps shows the code's own, and nothing else", async () => {
+  test("a list of traps shows only the code's own", async () => {
     await sandbox.sh("exit");
     const lists = [
       "trap",
@@ -599,7 +599,7 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     expect((await sandbox.sh("exec 3>&-; trap")).stdout).toMatch(
       /^trap -- 'echo bye' EXIT\ntrap -- 'echo usr' (?:SIG)?USR1\n$/u,
     );
-    // A command that lists can be ended like others.
+    // A command that lists traps can be ended like others.
     const ended = await sandbox.sh("trap; sleep 1000; echo rest", { timeoutMs: 300 });
     expect(ended).toMatchObject({ reason: "timeout", shellRestarted: false });
     expect(ended.stdout).not.toContain("rest");
@@ -638,7 +638,7 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     expect((await sandbox.sh("pwd")).stdout).toBe("/tmp\n");
   });
 
-  test("a profile that ends the shell or never ends is left out, and said to be", async () => {
+  test("a profile that ends the shell or never ends is skipped, and reported", async () => {
     for (const profile of ["exit 1", "exec sleep 1000", "if then"]) {
       await sandbox.sh(`echo '${profile}' >~/.profile`);
       await sandbox.channel.closeShell("default");
@@ -650,7 +650,7 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     await sandbox.channel.closeShell("default");
   }, 60_000);
 
-  test("commands run one after the other, in the order they came", async () => {
+  test("commands run one after the other, in their order", async () => {
     const ran = await Promise.all([
       sandbox.sh("sleep 0.3; ORDER=1; echo $ORDER"),
       sandbox.sh("ORDER=${ORDER}2; echo $ORDER"),
@@ -703,7 +703,7 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
 });
 
 describe("the user of a process", () => {
-  test("can be given by id or name, and must be one that the sandbox has", async () => {
+  test("can be given by id or name, and must exist in the sandbox", async () => {
     await using machine = await SandboxMachine.start();
     const { channel } = await machine.sandbox({ profile: "root" });
     const idOf = async (user: string): Promise<string> => {
@@ -720,7 +720,7 @@ describe("the user of a process", () => {
       await expect(idOf(user)).rejects.toMatchObject({ code: "INVALID_REQUEST" });
   });
 
-  test("cannot be another user where code is not root", async () => {
+  test("cannot be another user if code is not root", async () => {
     await using machine = await SandboxMachine.start();
     const { channel } = await machine.sandbox();
     const argv = ["sh", "-c", "id -u; id -g; id -G; echo $HOME; grep CapEff /proc/self/status"];
@@ -739,7 +739,7 @@ describe("the user of a process", () => {
       await expect(run(user)).rejects.toMatchObject({ code: "PERMISSION_DENIED" });
   });
 
-  test("can be the user whom the image knows in another group", async () => {
+  test("can be a user with another group in the image", async () => {
     await using machine = await SandboxMachine.start();
     const directory = await mkdtemp(join(tmpdir(), "sandkasten-image-"));
     try {
@@ -762,7 +762,7 @@ describe("the user of a process", () => {
     }
   });
 
-  test("has a home and a name of its own, unless the session or the command sets them", async () => {
+  test("has its own home and name, unless the session or the command sets them", async () => {
     await using machine = await SandboxMachine.start();
     const argv = ["sh", "-c", "echo $HOME ${USER-unset} ${LOGNAME-unset}"];
     const whoIn = async (
@@ -820,7 +820,7 @@ describe("root in the host image", () => {
   });
 
   test.each(["sh -c", "bash -lc", "su -c", "su - -c"])(
-    "%s finds the programs of the administrator",
+    "%s finds the administrator's programs",
     async (program) => {
       const { stdout } = await sandbox.sh(`${program} 'echo $PATH'`);
       expect(stdout.trim().split(":")).toEqual(
@@ -829,7 +829,7 @@ describe("root in the host image", () => {
     },
   );
 
-  test("a session's own PATH is not added to", async () => {
+  test("nothing is added to a session's own PATH", async () => {
     const { run } = await machine.sandbox({ profile: "root", env: { PATH: "/usr/bin:/bin" } });
     expect((await run(["sh", "-c", "echo $PATH"])).stdout).toBe("/usr/bin:/bin\n");
   });
@@ -849,7 +849,7 @@ describe("the PATH of a sandbox", () => {
 });
 
 describe("an image without a shell", () => {
-  test("programs run by their arguments, and the shell is said to be missing", async () => {
+  test("programs run by their arguments, and a shell command fails with NO_SHELL", async () => {
     await using machine = await SandboxMachine.start();
     const image = await importSmallImage(machine.embedded, "bare");
     const sandbox = await machine.sandbox({ image });

@@ -45,7 +45,7 @@ async function visit(path: string, options: BrowserContextOptions = {}): Promise
   };
 }
 
-test("the API reference shows samples and sends requests with the key, which it does not keep", async () => {
+test("the API reference shows samples and sends requests with the key, which it does not store", async () => {
   const visited = await visit("/docs#tag/sessions/POST/v1/sessions");
   const { page } = visited;
   const send = page.getByRole("button", { name: "Test Request (post /v1/sessions)" });
@@ -86,7 +86,7 @@ interface Storages {
   readonly indexedDB: { databases(): Promise<readonly unknown[]> };
 }
 
-test("the API reference has its styles, and fits on a phone in the dark", async () => {
+test("the API reference has its styles, and fits on a phone in dark mode", async () => {
   const visited = await visit("/docs/", PHONE);
   const { page } = visited;
   await page.getByRole("heading", { name: "Sandkasten", exact: true }).waitFor();
@@ -100,7 +100,7 @@ test("the API reference has its styles, and fits on a phone in the dark", async 
   expect(visited.problems).toEqual([]);
 });
 
-test("the guide finds a word, and its result leads to the place", async () => {
+test("the guide finds a word, and its result leads to the section", async () => {
   const visited = await visit("/guide");
   const { page } = visited;
   await page.keyboard.press("/");
@@ -115,7 +115,7 @@ test("the guide finds a word, and its result leads to the place", async () => {
   expect(visited.problems).toEqual([]);
 });
 
-test("the guide fits on a phone in the dark", async () => {
+test("the guide fits on a phone in dark mode", async () => {
   const visited = await visit("/guide/guides/isolation.html", PHONE);
   const { page } = visited;
   await page.getByRole("heading", { name: "Isolation", exact: true }).waitFor();
@@ -128,7 +128,7 @@ test("the guide fits on a phone in the dark", async () => {
   expect(visited.problems).toEqual([]);
 });
 
-test("the policy of the pages has no exceptions for inline code and styles, and holds", async () => {
+test("the policy of the pages has no exceptions for inline code and styles, and is enforced", async () => {
   for (const path of ["/docs/", "/guide/"]) {
     const { headers } = await fetch(daemon.url + path);
     const policy = headers.get("content-security-policy");

@@ -41,16 +41,19 @@ print(frame["y"].sum(), figure.getvalue()[1:4].decode(), requests.Request("GET",
 `;
 
 describe("standard images", () => {
-  test.each(names)("before they are built, %s is host, and everyone says so", async (name) => {
-    const { body } = await daemon.call("POST", "/v1/sessions", { image: name });
-    expect(body).toMatchObject({ image: "host", requested_image: name });
-    const ran = await sandkasten("run", "--image", name, "echo", "here");
-    expect(ran).toMatchObject({ code: 0, stdout: "here\n" });
-    expect(ran.stderr).toContain(
-      `The image ${name} is not available locally, so the session uses host`,
-    );
-    expect(ran.stderr).toContain("sandkasten image build-standard");
-  });
+  test.each(names)(
+    "before they are built, %s is host, and every response says so",
+    async (name) => {
+      const { body } = await daemon.call("POST", "/v1/sessions", { image: name });
+      expect(body).toMatchObject({ image: "host", requested_image: name });
+      const ran = await sandkasten("run", "--image", name, "echo", "here");
+      expect(ran).toMatchObject({ code: 0, stdout: "here\n" });
+      expect(ran.stderr).toContain(
+        `The image ${name} is not available locally, so the session uses host`,
+      );
+      expect(ran.stderr).toContain("sandkasten image build-standard");
+    },
+  );
 
   test("one command builds them all", { timeout: BUILD_TIMEOUT_MS }, async () => {
     const built = await sandkasten("image", "build-standard");
@@ -66,7 +69,7 @@ describe("standard images", () => {
     );
   });
 
-  test.each(names)("%s is then what sessions get by that name", async (name) => {
+  test.each(names)("%s is then the image of sessions that use this name", async (name) => {
     const { body } = await daemon.call("POST", "/v1/sessions", { image: name });
     expect(body).toMatchObject({ image: `sandbox-runtime:${name}` });
     const ran = await sandkasten("run", "--image", name, "cat", "/etc/os-release");

@@ -1,4 +1,4 @@
-/** What readers, writers and long-lived processes can expect of a command's streams. */
+/** What readers, writers and long-running processes can expect of a command's streams. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { MIB, newExecId, SandboxMachine } from "../support/sandbox-machine.ts";
@@ -12,7 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => machine[Symbol.asyncDispose]());
 
-test("a slow reader that leaves, or is cut off, does not stop the command for the others", async () => {
+test("a slow reader that leaves, or is disconnected, does not stop the command for the others", async () => {
   for (const how of ["detach", "close"] as const) {
     const execId = newExecId();
     const command = {
@@ -36,7 +36,7 @@ test("a slow reader that leaves, or is cut off, does not stop the command for th
   }
 });
 
-test("a finished command that is asked for again is answered, and not run again", async () => {
+test("a finished command that is requested again is returned, and not run again", async () => {
   const execId = newExecId();
   expect(await sandbox.sh("echo once >>times; echo said", { execId })).toMatchObject({
     stdout: "said\n",
@@ -51,7 +51,7 @@ test("a finished command that is asked for again is answered, and not run again"
   });
 });
 
-test("commands end while large files are read beside them", async () => {
+test("commands end while large files are read in parallel", async () => {
   await sandbox.channel.writeFile("large", Buffer.alloc(4 * MIB, 1));
   const reads = Array.from({ length: 24 }, async () => {
     const { body } = await sandbox.channel.readFile("large");
@@ -66,7 +66,7 @@ test("commands end while large files are read beside them", async () => {
   expect(await Promise.all(reads)).toEqual(Array.from({ length: 24 }, () => 4 * MIB));
 });
 
-test("a background job goes on printing long after its command was forgotten", async () => {
+test("a background job continues to print long after its command was forgotten", async () => {
   const execId = newExecId();
   await sandbox.sh("(while :; do echo tick; sleep 0.02; done) & echo $! >job", { execId });
   await sandbox.channel.forgetExec(execId);
@@ -77,7 +77,7 @@ test("a background job goes on printing long after its command was forgotten", a
   );
 });
 
-test("a terminal's output arrives to its last byte, and its input however long", async () => {
+test("all output of a terminal arrives, and input of any length", async () => {
   const pty = { rows: 24, cols: 80 };
   for (let i = 0; i < 30; i++) {
     const stream = await sandbox.channel.exec(
@@ -106,7 +106,7 @@ test("a terminal's output arrives to its last byte, and its input however long",
   expect(text).toContain("60000");
 });
 
-test("a shell that will not be interrupted leaves nothing of what it goes on starting", async () => {
+test("a shell that cannot be interrupted leaves nothing of what it keeps starting", async () => {
   const { reason } = await sandbox.sh(
     "trap '' INT; while :; do setsid sleep 7777 & sleep 0.05; done",
     { timeoutMs: 300 },
@@ -117,7 +117,7 @@ test("a shell that will not be interrupted leaves nothing of what it goes on sta
   ).toBe("0\n");
 });
 
-test("a status that is none is taken for none, and the connection lives", async () => {
+test("an invalid status is ignored, and the connection continues", async () => {
   const forged = await sandbox.sh(
     `pipe=$(readlink /proc/self/fd/1); tag=\${pipe##*-}
      printf '%s -77777 /\\0' $tag >/run/sandkasten/report-$tag; exit 4`,
@@ -127,7 +127,7 @@ test("a status that is none is taken for none, and the connection lives", async 
   expect((await sandbox.channel.listExecs()).length).toBeGreaterThan(0);
 });
 
-test("a signal of 0 only asks; a waiting command can be called off", async () => {
+test("a signal of 0 only checks; a waiting command can be cancelled", async () => {
   const first = sandbox.sh("until [ -e called-off ]; do sleep 0.02; done; echo first");
   const [asked, calledOff] = [newExecId(), newExecId()];
   const second = sandbox.sh("echo second", { execId: asked });

@@ -10,7 +10,7 @@ interface Isolation {
   readonly facts: readonly { name: string; enforced: boolean }[];
 }
 
-test("a session that asks for strong isolation gets it, and one beside it does not", async (context) => {
+test("a session that requests strong isolation gets it, and another one does not", async (context) => {
   context.skip(whyNoGvisor() !== undefined, whyNoGvisor());
   await using daemon = await TestDaemon.start({ settings: { RUNTIME_DIR } });
   const created = await daemon.call<{ id: string }>("POST", "/v1/sessions", {
@@ -44,7 +44,7 @@ test("a session that asks for strong isolation gets it, and one beside it does n
   expect((await daemon.call("DELETE", `/v1/sessions/${id}`)).status).toBe(200);
 });
 
-test("it is refused, and never replaced by less, where the administrator forbids it", async () => {
+test("it is refused, and never downgraded, if the administrator forbids it", async () => {
   await using daemon = await TestDaemon.start({
     settings: { RUNTIME_DIR, ALLOW_STRONG_ISOLATION: "false" },
   });

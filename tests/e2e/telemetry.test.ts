@@ -91,7 +91,7 @@ describe("a command of a traced caller", () => {
     expect(finished[0]?.["duration_ms"]).toEqual(expect.any(Number));
   });
 
-  it("keeps its own TRACEPARENT, and the next command sees nothing of it", async () => {
+  it("keeps its own TRACEPARENT, and the next command does not see it", async () => {
     const exec = async (cmd: string, env?: object, headers = {}) =>
       (
         await daemon.call(
@@ -146,7 +146,7 @@ it("creating a session is a span of its caller's trace", async () => {
   await daemon.call("DELETE", `/v1/sessions/${String(body["id"])}`);
 });
 
-it("a header that is no trace starts a new trace, and none of it is passed on", async () => {
+it("an invalid trace header starts a new trace, and is not passed on", async () => {
   for (const traceparent of [
     "00-00000000000000000000000000000000-b7ad6b7169203331-01",
     `00-${TRACE}-${CALLER}-01-more`,
@@ -199,14 +199,14 @@ it("metrics count runs and sessions, at /metrics, at an address without a key, a
   expect(duration.sum).toBeGreaterThan(0);
 });
 
-it("only an administrator reads the metrics", async () => {
+it("only an administrator can read the metrics", async () => {
   const as = (key: string) =>
     daemon.fetch("/metrics", { headers: { authorization: `Bearer ${key}` } });
   expect((await as("a-tenants-own-key")).status).toBe(403);
   expect((await as("no-key-at-all")).status).toBe(401);
 });
 
-it("nothing of commands, variables, input, files or keys is in what is sent or logged", async () => {
+it("telemetry and logs contain no commands, variables, input, files or keys", async () => {
   const secrets = ["command-secret", "env-secret", "stdin-secret", "output-secret", "file-secret"];
   const client = new SandboxClient({ baseUrl: daemon.url, apiKey: daemon.apiKey });
   const used = await client.getSession(session);
@@ -228,7 +228,7 @@ it("nothing of commands, variables, input, files or keys is in what is sent or l
   expect(receiver.contentTypes).toEqual(new Set(["application/x-protobuf"]));
 });
 
-it("a daemon without telemetry hands its caller's trace on", async () => {
+it("a daemon without telemetry passes on its caller's trace", async () => {
   const receivedBefore = receiver.spans.length;
   await using plain = await TestDaemon.start();
   const id = await plain.open();

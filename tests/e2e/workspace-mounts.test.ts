@@ -8,7 +8,7 @@ beforeAll(async () => {
 });
 afterAll(() => daemon[Symbol.asyncDispose]());
 
-test("a workspace is at its path, shared by sessions, and read-only where that is asked for", async () => {
+test("a workspace is at its path, shared by sessions, and read-only if requested", async () => {
   const writer = await daemon.open({
     workspace_id: "main",
     workspaces: [{ id: "data", path: "/mnt/data" }],

@@ -1,4 +1,4 @@
-/** Threats: filling a disk, sparse files and links to the host. Copies and appends of what is no plain file, and on disks that are full. */
+/** Threats: filling a disk, sparse files and links to the host. Copies and appends of special files, and on full disks. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { aroundCase, warmUp } from "../support/oracles/around-case.ts";
 import { runtimeUnderTest } from "../support/runtime-under-test.ts";
@@ -9,7 +9,7 @@ import { bytesOf, outcomeOf, readAll } from "../torture/attacks/outcome.ts";
 
 const onGvisor = runtimeUnderTest() === "runsc";
 
-/** More than the disk holds. gVisor reads all of it, since it reports no holes. */
+/** More than the disk holds. gVisor reads all of it, because it reports no holes. */
 const SPARSE_BYTES = onGvisor ? 256 * MIB : 2 ** 40;
 
 let machine: SandboxMachine;
@@ -23,7 +23,7 @@ async function namesIn({ channel }: TestSandbox, path: string): Promise<string[]
   return (await channel.listDirectory(path)).entries.map(({ name }) => name);
 }
 
-test("links are copied as links, and pipes, sockets and devices are left out and never waited for", async () => {
+test("links are copied as links, and pipes, sockets and devices are skipped without waiting for them", async () => {
   await aroundCase(machine, async ({ sandbox, sentinel }) => {
     const made = await sandbox();
     const { channel, sh } = made;
@@ -53,7 +53,7 @@ test("links are copied as links, and pipes, sockets and devices are left out and
   });
 });
 
-test("an append to a pipe, a socket or a device is refused at once, read from or not", async () => {
+test("an append to a pipe, a socket or a device is refused at once, with or without a reader", async () => {
   await aroundCase(machine, async ({ sandbox }) => {
     const { channel, sh } = await sandbox();
     await sh(
@@ -72,7 +72,7 @@ test("an append to a pipe, a socket or a device is refused at once, read from or
   });
 });
 
-test("a file that is a pipe every other moment holds up no copy and no append", async () => {
+test("a file that is a pipe every other moment blocks no copy and no append", async () => {
   await aroundCase(machine, async ({ sandbox }) => {
     const { channel, run, sh } = await sandbox();
     const exchange = await installAttack(channel, "exchange");
@@ -98,9 +98,9 @@ test("a file that is a pipe every other moment holds up no copy and no append", 
   });
 });
 
-// A disk of an engine's container has no limit to run into.
+// A disk of an engine's container has no limit to reach.
 test.skipIf(runtimeUnderTest() === "docker")(
-  "what does not fit on the disk leaves nothing behind, and no half of an append",
+  "what does not fit on the disk leaves nothing behind, and no partial append",
   async () => {
     await aroundCase(machine, async ({ sandbox }) => {
       const made = await sandbox();
@@ -129,7 +129,7 @@ test.skipIf(runtimeUnderTest() === "docker")(
   },
 );
 
-test("a copy keeps holes, goes as deep as a tree does, and can be given up without a trace", async () => {
+test("a copy keeps holes, supports any depth, and can be aborted without a trace", async () => {
   await aroundCase(machine, async ({ sandbox }) => {
     const made = await sandbox();
     const { channel, sh } = made;

@@ -13,7 +13,7 @@ beforeAll(async () => {
 afterAll(() => machine[Symbol.asyncDispose]());
 
 describe("path tricks (threat: path traversal)", () => {
-  test("lead nowhere but into the sandbox's own root", async () => {
+  test("lead only into the sandbox's own root", async () => {
     await aroundCase(machine, async ({ sandbox, sentinel }) => {
       const { channel } = await sandbox();
       await channel.writeFile("plain.txt", Buffer.from("mine"));
@@ -64,7 +64,7 @@ describe("path tricks (threat: path traversal)", () => {
     });
   });
 
-  test("names of 255 bytes, with newlines, and that are no UTF-8 are all listed, removed and packed", async () => {
+  test("names of 255 bytes, with newlines, and that are not UTF-8 are all listed, removed and packed", async () => {
     await aroundCase(machine, async ({ sandbox }) => {
       const { channel, sh } = await sandbox();
       const longest = "ü".repeat(127) + "x";
@@ -91,7 +91,7 @@ describe("path tricks (threat: path traversal)", () => {
     });
   });
 
-  test("cursors that no page ever gave are refused", async () => {
+  test("cursors that no page ever returned are refused", async () => {
     await aroundCase(machine, async ({ sandbox }) => {
       const { channel } = await sandbox();
       await channel.writeFile("a/b", Buffer.from("x"));
@@ -115,7 +115,7 @@ describe("path tricks (threat: path traversal)", () => {
 });
 
 describe("the runner's own /proc (threats: links to the host and attacks on PID 1)", () => {
-  test("nothing that is only for root can be read or written there", async () => {
+  test("nothing that only root can access can be read or written there", async () => {
     await aroundCase(machine, async ({ sandbox }) => {
       const { channel } = await sandbox();
       for (const directory of ["/proc/self", "/proc/1", "/proc/thread-self"]) {
@@ -142,7 +142,7 @@ describe("the runner's own /proc (threats: links to the host and attacks on PID 
     });
   });
 
-  test("descriptors of the runner are no way to anything", async () => {
+  test("descriptors of the runner give access to nothing", async () => {
     await aroundCase(machine, async ({ sandbox }) => {
       const { channel } = await sandbox();
       const reached: string[] = [];

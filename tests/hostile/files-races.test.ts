@@ -1,4 +1,4 @@
-/** Threats: links to the host and path races. Links that are swapped while the file API looks give away nothing. */
+/** Threats: links to the host and path races. Links that are swapped during a file call reveal nothing. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { file, hardLink, tarOf } from "../../packages/daemon/src/images/testing/tar-writer.ts";
 import type { TarItem } from "../../packages/daemon/src/images/testing/tar-writer.ts";
@@ -20,7 +20,7 @@ beforeAll(async () => {
 });
 afterAll(() => machine[Symbol.asyncDispose]());
 
-test("a file that only root inside may read is refused, whichever way it is asked for", async () => {
+test("a file that only root inside can read is refused, however it is requested", async () => {
   await aroundCase(machine, async ({ sandbox }) => {
     const { channel, sh } = await sandbox({ image });
     await sh("busybox ln -s /secret/open/key link; busybox ln -s /secret/open dir");
@@ -67,7 +67,7 @@ test("a file that only root inside may read is refused, whichever way it is aske
   });
 });
 
-test("while names are swapped, nothing is read, written, listed or removed beyond them", async () => {
+test("while names are swapped, nothing is read, written, listed or removed behind them", async () => {
   await aroundCase(machine, async ({ sandbox, sentinel }) => {
     const { channel, sh, run } = await sandbox({ image });
     const exchange = await installAttack(channel, "exchange");
@@ -126,7 +126,7 @@ test("while names are swapped, nothing is read, written, listed or removed beyon
     ]);
     expect(results).toHaveLength(12);
     expect(Number((await swapping).stdout)).toBeGreaterThan(1_000);
-    // Both sides of the race were seen, so it was one; and nothing ever hung.
+    // Both sides of the race occurred, so it was one; and nothing hung.
     expect([...seen.keys()]).toEqual(
       expect.arrayContaining(["read done", "read PERMISSION_DENIED"]),
     );
@@ -138,11 +138,11 @@ test("while names are swapped, nothing is read, written, listed or removed beyon
   });
 });
 
-test("a tree that is removed while its root becomes a link takes nothing else with it", async () => {
+test("a tree that is removed while its root becomes a link removes nothing else", async () => {
   await aroundCase(machine, async ({ sandbox }) => {
     const { channel, sh, run } = await sandbox();
     const swap = await installAttack(channel, "swap-link");
-    // What is in `locked` cannot be removed, so the tree is there for every attempt.
+    // The content of `locked` cannot be removed, so the tree is there for every attempt.
     await sh(
       `mkdir -p keep doomed/locked; touch swapping keep/{1..50} doomed/locked/file
        chmod a-w doomed/locked; ln -s keep link`,

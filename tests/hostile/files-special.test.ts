@@ -1,4 +1,4 @@
-/** Threats: sparse files and links to the host. Pipes, devices, sockets, and files that lie about themselves. */
+/** Threats: sparse files and links to the host. Pipes, devices, sockets, and files with false metadata. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { aroundCase, warmUp } from "../support/oracles/around-case.ts";
 import { runtimeUnderTest } from "../support/runtime-under-test.ts";
@@ -13,7 +13,7 @@ beforeAll(async () => {
 });
 afterAll(() => machine[Symbol.asyncDispose]());
 
-test("a pipe, a socket or a device is refused at once, read or written, and never waited for", async () => {
+test("a pipe, a socket or a device is refused at once, for reads and writes, without waiting", async () => {
   await aroundCase(machine, async ({ sandbox }) => {
     const { channel, sh } = await sandbox();
     await sh(
@@ -59,11 +59,11 @@ test("a pipe, a socket or a device is refused at once, read or written, and neve
   });
 });
 
-test("a file that becomes a pipe while it is moved to another file system holds nothing up", async () => {
+test("a file that becomes a pipe while it is moved to another file system blocks nothing", async () => {
   await aroundCase(machine, async ({ sandbox }) => {
     const { channel, run, sh } = await sandbox();
     const exchange = await installAttack(channel, "exchange");
-    // From memory: gVisor's pipes do not outlive an exchange with a file on a disk.
+    // From memory: gVisor's pipes do not survive an exchange with a file on a disk.
     const place = "cd /tmp; rm -f moving pipe; mkfifo pipe; echo x >moving";
     await sh(place);
     const swapping = run([exchange, "2", "/tmp/moving", "/tmp/pipe"]);
@@ -82,7 +82,7 @@ test("a file that becomes a pipe while it is moved to another file system holds 
   });
 });
 
-test("sizes and times beyond all reason are told without ending what else runs", async () => {
+test("absurd sizes and times are reported without ending other work", async () => {
   await aroundCase(machine, async ({ sandbox }) => {
     const { channel, sh } = await sandbox();
     await sh(

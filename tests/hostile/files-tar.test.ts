@@ -1,4 +1,4 @@
-/** Threats: hostile archives and images and links in downloads. Archives go in and come out without leaving the directory they are meant for. */
+/** Threats: hostile archives and images and links in downloads. Archives are unpacked and packed without leaving their directory. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import {
   directory,
@@ -53,7 +53,7 @@ async function withUnpack(attack: (unpack: Unpack) => Promise<void>): Promise<vo
   });
 }
 
-describe("an archive that goes in", () => {
+describe("an archive that is unpacked", () => {
   test("cannot climb by `..`", () =>
     withUnpack(async (unpack) => {
       for (const path of ["../outside/file", "a/../../outside/file", "..", "a/.."])
@@ -63,7 +63,7 @@ describe("an archive that goes in", () => {
         });
     }));
 
-  test("has its absolute paths taken as relative", () =>
+  test("has its absolute paths treated as relative", () =>
     withUnpack(async (unpack) => {
       expect(await unpack([file("/workspace/outside/file", "new"), file("//x", "y")])).toEqual({
         outcome: "done",
@@ -76,7 +76,7 @@ describe("an archive that goes in", () => {
       });
     }));
 
-  test("cannot write through a link that it made itself", () =>
+  test("cannot write through a link that it created itself", () =>
     withUnpack(async (unpack) => {
       for (const target of ["/workspace/outside", "../outside", "/workspace/outside/"])
         expect(
@@ -97,7 +97,7 @@ describe("an archive that goes in", () => {
       });
     }));
 
-  test("cannot get out by two links and a hard link", () =>
+  test("cannot escape with two links and a hard link", () =>
     withUnpack(async (unpack) => {
       const { outcome, inside } = await unpack([
         symlink("a", "."),
@@ -115,7 +115,7 @@ describe("an archive that goes in", () => {
         ).toMatch(/INVALID_REQUEST|FILE_NOT_FOUND/u);
     }));
 
-  test("makes no devices and no pipes", () =>
+  test("creates no devices and no pipes", () =>
     withUnpack(async (unpack) => {
       for (const type of ["3", "4", "6", "S"] as const)
         expect(await unpack([{ path: "special", type }]), `type ${type}`).toEqual({
@@ -157,7 +157,7 @@ describe("an archive that goes in", () => {
         });
     }));
 
-  test("is refused when it is cut short or no archive at all", () =>
+  test("is refused if it is truncated or not an archive", () =>
     withUnpack(async (unpack) => {
       const whole = tarOf([file("whole", "first"), file("cut", Buffer.alloc(5_000, 1))]);
       expect(await unpack(whole.subarray(0, 4_000))).toMatchObject({ outcome: "INVALID_REQUEST" });
@@ -175,7 +175,7 @@ describe("an archive that goes in", () => {
     }));
 });
 
-test("an archive that comes out has links as links, and nothing of what they lead to", async () => {
+test("a packed archive has links as links, and nothing of their targets", async () => {
   await aroundCase(machine, async ({ sandbox, sentinel }) => {
     const { channel, sh } = await sandbox();
     await sh(
@@ -199,7 +199,7 @@ test("an archive that comes out has links as links, and nothing of what they lea
       "l root -> /",
       "l up -> ../..",
     ]);
-    // The tree's own name may be a link as well; it too is stored as one.
+    // The tree's own name can also be a link; it is stored as one, too.
     await sh("ln -s /etc ../link");
     expect(String(await bytesOf(await channel.createTar("link")))).not.toContain("passwd");
     expect(String(await readAll(channel, "tree/sub/file"))).toBe("content\n");

@@ -19,7 +19,7 @@ afterAll(() => machine[Symbol.asyncDispose]());
 const MAKE_TREE = `mkdir -p tree/closed tree/listed; echo 1 >tree/a; echo 2 >tree/closed/b; echo 3 >tree/c
   echo 4 >tree/listed/d; echo 5 >tree/z; chmod 000 tree/closed tree/c; chmod 400 tree/listed`;
 
-test("an unreadable directory or file fails an archive by its name, or is left out and counted", async () => {
+test("an unreadable directory or file fails an archive and is named, or is omitted and counted", async () => {
   await aroundCase(machine, async ({ sandbox }) => {
     const { channel, sh } = await sandbox();
     await sh(MAKE_TREE);
@@ -59,7 +59,7 @@ test("an unreadable directory or file fails an archive by its name, or is left o
 });
 
 test.each(["fail", "skip"] as const)(
-  "what becomes unreadable while it is packed breaks the archive off (%s)",
+  "what becomes unreadable during packing breaks the archive (%s)",
   async (onUnreadable) => {
     await aroundCase(machine, async ({ sandbox }) => {
       const { channel, sh } = await sandbox();

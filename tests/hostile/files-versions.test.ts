@@ -1,4 +1,4 @@
-/** Threat: renames during an upload. Writes under a condition, between sandboxes that share files and beside code that interferes. */
+/** Threat: renames during an upload. Conditional writes, between sandboxes that share files and with interfering code. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { aroundCase, warmUp } from "../support/oracles/around-case.ts";
 import { runtimeUnderTest } from "../support/runtime-under-test.ts";
@@ -56,7 +56,7 @@ test("two sandboxes that count in one workspace lose no step", async (context) =
   });
 });
 
-test("code that holds the directory's lock makes a conditional write fail, and no other wait", async () => {
+test("code that holds the directory's lock makes a conditional write fail, and blocks no other", async () => {
   await aroundCase(machine, async ({ sandbox }) => {
     const { channel, sh } = await sandbox();
     const { version } = await channel.writeFile("file", Buffer.from("old"));
@@ -77,7 +77,7 @@ test("code that holds the directory's lock makes a conditional write fail, and n
   });
 });
 
-test("what code does to a file shows in its version, in place or by replacing it", async () => {
+test("a change by code changes the file's version, in place or by replacement", async () => {
   await aroundCase(machine, async ({ sandbox }) => {
     const { channel, sh } = await sandbox();
     const { version } = await channel.writeFile("file", Buffer.from("aaaa"));

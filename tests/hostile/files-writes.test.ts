@@ -1,4 +1,4 @@
-/** Threats: renames during an upload and interrupted writes. A write is whole or did not happen, whatever happens around it. */
+/** Threats: renames during an upload and interrupted writes. A write happens completely or not at all, whatever happens around it. */
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -70,7 +70,7 @@ async function eventuallyOnly(channel: Channel, path: string, names: string[]): 
   }
 }
 
-test("a write whose channel is closed or cut at half leaves the old content and no other file", async () => {
+test("a write whose channel is closed or disconnected half-way keeps the old content and leaves no other file", async () => {
   await aroundCase(machine, async ({ sandbox }) => {
     const { id, channel } = await sandbox();
     const old = Buffer.alloc(MIB, "old");
@@ -99,9 +99,9 @@ test("a write whose channel is closed or cut at half leaves the old content and 
   });
 });
 
-// A disk of an engine's container has no limit to run into.
+// A disk of an engine's container has no limit to reach.
 test.skipIf(onDocker)(
-  "a write that runs out of disk leaves the old content and no other file",
+  "a write that runs out of disk space keeps the old content and leaves no other file",
   async () => {
     await aroundCase(machine, async ({ sandbox }) => {
       const { channel } = await sandbox();
@@ -109,7 +109,7 @@ test.skipIf(onDocker)(
       const endless = (async function* () {
         for (let i = 0; i < 4_000; i++) yield Buffer.alloc(256 * 1024, 1);
       })();
-      // Filling the disk takes long on a busy machine, on gVisor above all.
+      // Filling the disk takes long on a busy machine, especially on gVisor.
       const filled = outcomeOf(channel.writeFile("dir/file", endless), 90_000);
       expect(await filled).toBe("STORAGE_FULL");
       expect(await namesIn(channel, "dir")).toEqual(["/workspace/dir/file"]);
@@ -138,7 +138,7 @@ test("a parent that is renamed during the write is harmless: old or new, and no 
   });
 });
 
-test("a parent that is swapped all the time never shows a part of a file", async () => {
+test("a parent that is constantly swapped never shows a part of a file", async () => {
   await aroundCase(machine, async ({ sandbox }) => {
     const { channel, run } = await sandbox();
     const exchange = await installAttack(channel, "exchange");

@@ -1,4 +1,4 @@
-/** Threats: gaining privileges and linked mount points. By way of images: what their files, links and settings try at creation. */
+/** Threats: gaining privileges and linked mount points. Attacks by images: with their files, links and settings, at creation. */
 import { execFile } from "node:child_process";
 import { cp, mkdir, mkdtemp, readdir, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -64,7 +64,7 @@ describe("a hostile image", () => {
     return { reference, root: (await store.rootfs(reference)).path };
   }
 
-  test("gives no rights through its set-id programs", async () => {
+  test("grants no privileges through its set-id programs", async () => {
     const { attack } = await buildProbes();
     const { reference } = await imported(async (root) => {
       await writeFile(join(root, "gain"), attack, { mode: 0o755 });
@@ -76,7 +76,7 @@ describe("a hostile image", () => {
     });
   });
 
-  test("is refused at import when a mount point is a link", async () => {
+  test("is refused at import if a mount point is a link", async () => {
     await using sentinel = await Sentinel.plant();
     const before = await HostSnapshot.take(machine);
     for (const path of MOUNT_POINTS) {
@@ -91,7 +91,7 @@ describe("a hostile image", () => {
     await before.expectUnchanged();
   });
 
-  test("is refused at creation when a mount point became a link", async () => {
+  test("is refused at creation if a mount point became a link", async () => {
     const { reference, root } = await imported(() => Promise.resolve());
     await using sentinel = await Sentinel.plant();
     const before = await HostSnapshot.take(machine);
@@ -110,7 +110,7 @@ describe("a hostile image", () => {
     expect(await readdir(sentinel.directory)).toEqual(["sentinel"]);
     await sentinel.expectUnchanged();
     await before.expectUnchanged();
-    // With its own directories it is an image like any other.
+    // With its own directories, it is an ordinary image.
     await aroundCase(machine, async ({ sandbox }) => {
       expect(await (await sandbox({ image: reference })).sh("echo ok")).toMatchObject({
         stdout: "ok\n",

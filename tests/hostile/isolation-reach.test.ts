@@ -16,7 +16,7 @@ const ENOENT = 2;
 const ENETUNREACH = 101;
 const ECONNREFUSED = 111;
 
-describe("the world of hostile code", () => {
+describe("the environment of hostile code", () => {
   const attacked = isolationSuite();
 
   test("reaches no network, no port and no socket of the host", () =>
@@ -83,7 +83,7 @@ describe("the world of hostile code", () => {
       ];
       expect(Math.abs(own.outside - others.outside)).toBeGreaterThanOrEqual(own.count);
 
-      // The same from its own side: all is still there.
+      // The same from its own side: everything is still there.
       expect((await victim.sh(`kill -0 ${pid} && cat /tmp/victims-file`)).stdout).toBe("victims\n");
       expect((await victim.attack("shm", "get", "4711")).stdout).toBe("the victim's segment\n");
       expect((await victim.attack("reach", "abstract", "victim-socket")).stdout).toBe("reach 0\n");

@@ -1,4 +1,4 @@
-/** Threats: new namespaces, mounting filesystems, device access, changing kernel settings, reading kernel state, rare kernel interfaces, foreign system calls and gaining privileges. What code in a sandbox asks of the kernel, and what it gets. */
+/** Threats: new namespaces, mounting filesystems, device access, changing kernel settings, reading kernel state, rare kernel interfaces, foreign system calls and gaining privileges. System calls of code in a sandbox, and their results. */
 import { readFile } from "node:fs/promises";
 import { describe, expect, test } from "vitest";
 import { X86_64_SYSCALLS } from "../../packages/daemon/src/backends/container/seccomp/syscall-table.generated.ts";
@@ -126,7 +126,7 @@ describe("hostile code", () => {
       );
     }));
 
-  test("has no device beyond the harmless ones, and makes none", () =>
+  test("has only harmless devices, and cannot create others", () =>
     attacked(async ({ sh, attack, trySyscalls }) => {
       const block = { mode: 0o060600, device: 0x800 };
       const calls = {
@@ -150,7 +150,7 @@ describe("hostile code", () => {
       );
     }));
 
-  test("cannot write the machine's switches", () =>
+  test("cannot write kernel settings", () =>
     attacked(async ({ attack }) => {
       const corePattern = await readFile("/proc/sys/kernel/core_pattern", "utf8");
       const { stdout } = await attack(
@@ -192,7 +192,7 @@ describe("hostile code", () => {
       expect((await sh(`find ${machine} -mindepth 1 2>/dev/null`)).stdout).toBe("");
     }));
 
-  test("is refused the kernel's dangerous calls", () =>
+  test("is refused dangerous system calls", () =>
     attacked(async ({ trySyscalls }) => {
       const calls = {
         bpf: call("bpf", 5, 0, 0),
@@ -216,7 +216,7 @@ describe("hostile code", () => {
       expect(await trySyscalls(calls)).toEqual(allOf(calls, `errno=${ERRNO.EPERM}`));
     }));
 
-  test("gets no rare sockets, pairs or line disciplines", () =>
+  test("gets no unusual sockets, pairs or line disciplines", () =>
     attacked(async ({ trySyscalls, sh }) => {
       const refused = {
         mptcp: call("socket", 2, 1, 262),
@@ -243,7 +243,7 @@ u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_UDP); print(
       expect((await sh(`python3 -c "${python}"`)).output).toBe("pair\ntcp\n17\n");
     }));
 
-  test("gets no further at the 32-bit and x32 entries, and finds no unknown call", () =>
+  test("gains nothing from the 32-bit and x32 entry points, and finds no unknown call", () =>
     attacked(async ({ trySyscalls, sh }) => {
       expect(
         await trySyscalls({ int80: "int80/20", x32: String(0x4000_0000 + 39), unknown: "999" }),
@@ -255,7 +255,7 @@ u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_UDP); print(
       expect(await sh("echo alive")).toMatchObject({ stdout: "alive\n", shellRestarted: false });
     }));
 
-  test("has no privilege and gains none", () =>
+  test("has no privileges and gains none", () =>
     attacked(async ({ id, sh, run, attack }, { machine }) => {
       const status = (await run(["cat", "/proc/self/status"])).stdout;
       const field = (name: string): string =>
@@ -280,7 +280,7 @@ u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_UDP); print(
     const asRoot = (attack: (attacker: Attacker) => Promise<void>): Promise<void> =>
       attacked(attack, "root");
 
-    test("still cannot take namespaces, mount, or make devices (A1, A3, A4)", () =>
+    test("still cannot create namespaces, mount, or create devices (A1, A3, A4)", () =>
       asRoot(async ({ sh }) => {
         expect((await sh("id -u; touch /etc/x && ls /etc/x")).stdout).toBe("0\n/etc/x\n");
         for (const command of [
@@ -306,7 +306,7 @@ u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_UDP); print(
           ]);
       }));
 
-    test("still cannot write the machine's switches or its programs", () =>
+    test("still cannot write kernel settings or the machine's programs", () =>
       asRoot(async ({ sh }) => {
         for (const path of [
           "/proc/sys/kernel/core_pattern",

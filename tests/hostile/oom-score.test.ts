@@ -1,4 +1,4 @@
-/** Threat: exhausting memory. When memory runs out, code goes before the runner and before the daemon, and cannot change that. */
+/** Threat: exhausting memory. When memory runs out, code is killed before the runner and the daemon, and cannot change that. */
 import { readFile } from "node:fs/promises";
 import { describe, expect, test } from "vitest";
 import { runtimeUnderTest } from "../support/runtime-under-test.ts";
@@ -58,7 +58,7 @@ describe("hostile code", () => {
       expect(facts.find(({ name }) => name === "oom_score")).toMatchObject({ enforced: true });
     }));
 
-  test("as root inside gets as low as the report says", () =>
+  test("as root inside can lower it as far as the report says", () =>
     attacked(async ({ id, run }, { machine }) => {
       await run(["python3", "-c", LOWER_SCORE]);
       const own = await scoreOf("self");
@@ -76,7 +76,7 @@ describe("hostile code", () => {
       }
     }, "root"));
 
-  test("keeps what programs need of /proc", () =>
+  test("keeps the parts of /proc that programs need", () =>
     attacked(async ({ sh, run }) => {
       expect(
         (await sh("echo a > /dev/stdout; echo b > /proc/self/fd/1; cat <(echo c)")).stdout,

@@ -1,4 +1,4 @@
-/** Threats: filling a disk, using up inodes, deep directory trees, sparse files and huge directories. Disks filled, and trees and files of absurd shapes. */
+/** Threats: filling a disk, using up inodes, deep directory trees, sparse files and huge directories. Full disks, and absurd trees and files. */
 import { statfs } from "node:fs/promises";
 import type { Channel } from "@sandkasten/daemon";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -20,7 +20,7 @@ describe("a sandbox that abuses its disk", () => {
     await arena?.[Symbol.asyncDispose]();
   });
 
-  test("fills it inside only, and has it back after removing", async (context) => {
+  test("fills only its own disk, and gets the space back after removing", async (context) => {
     await arena.skipUnlessEnforced(context, "disk_quota");
     await arena.attacked({ diskBytes: 64 * MIB }, async ({ attacker, neighbour, healthily }) => {
       const { attack, sh, channel } = attacker;
@@ -60,7 +60,7 @@ describe("a sandbox that abuses its disk", () => {
     });
   });
 
-  test("uses up its inodes inside only, and has them back after removing", async (context) => {
+  test("uses up only its own inodes, and gets them back after removing", async (context) => {
     await arena.skipUnlessEnforced(context, "disk_quota");
     await arena.attacked({ diskInodes: 2_048 }, async ({ attacker, neighbour, healthily }) => {
       const { attack, sh, channel } = attacker;
@@ -81,7 +81,7 @@ describe("a sandbox that abuses its disk", () => {
     });
   });
 
-  test("makes 5,000 directories in one another, which can be listed, packed and removed", () =>
+  test("creates 5,000 nested directories, which can be listed, packed and removed", () =>
     arena.attacked({ diskBytes: 128 * MIB }, async ({ attacker }) => {
       const { attack, channel } = attacker;
       expect((await attack("deep", "5000", "/workspace/deep")).stdout).toBe("deep 5000 0\n");
@@ -96,11 +96,11 @@ describe("a sandbox that abuses its disk", () => {
       await expect(channel.stat("/workspace/deep")).rejects.toMatchObject({
         code: "FILE_NOT_FOUND",
       });
-      // Once more, for the sandbox's destruction to cope with.
+      // Once more, for the sandbox's destruction to handle.
       expect((await attack("deep", "5000", "/workspace/deep")).stdout).toBe("deep 5000 0\n");
     }));
 
-  test("has a file of 10 TB, of which a reader gets what it asks for and no archive is made", () =>
+  test("has a file of 10 TB, of which a reader gets the requested part and no archive is created", () =>
     arena.attacked({}, async ({ attacker: { sh, channel } }) => {
       await sh("mkdir big && truncate -s 10T big/sparse");
       const { size, body } = await channel.readFile("/workspace/big/sparse", {
@@ -123,7 +123,7 @@ describe("a sandbox that abuses its disk", () => {
       expect(await sh("echo running")).toMatchObject({ stdout: "running\n" });
     }));
 
-  test("has a directory of very many entries, which is listed in pages and little memory", () =>
+  test("has a directory with very many entries, which is listed in pages with little memory", () =>
     arena.attacked(
       { diskBytes: 256 * MIB, diskInodes: 40_000 },
       async ({ attacker, healthily }) => {

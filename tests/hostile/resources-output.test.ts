@@ -1,4 +1,4 @@
-/** Threat: floods of output. Output without end costs the reader no memory. */
+/** Threat: floods of output. Endless output uses no memory of the reader. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ExecStream } from "@sandkasten/daemon";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -13,7 +13,7 @@ const WARM_UP_BYTES = 64 * MIB;
 /** A slow machine need not read all of it. */
 const FLOOD_MS = 5_000;
 
-describe("a command that prints without end", () => {
+describe("a command that prints endlessly", () => {
   const reason = skipUnlessUsable();
   let arena: ResourceMachine;
   beforeAll(async () => {
@@ -23,7 +23,7 @@ describe("a command that prints without end", () => {
     await arena?.[Symbol.asyncDispose]();
   });
 
-  test("costs a reader that keeps up no memory", () =>
+  test("uses no memory of a reader that keeps up", () =>
     arena.attacked({}, async ({ attacker: { channel }, healthily }) => {
       const flood = (bytes: number, execId: string): Promise<ExecStream> =>
         channel.exec({ kind: "shell", text: `yes | head -c ${bytes}` }, { execId });
@@ -47,7 +47,7 @@ describe("a command that prints without end", () => {
       expect(rss.grownBytes / MIB).toBeLessThan(MAX_GROWTH_BYTES / MIB);
     }));
 
-  test("waits for a reader that does not keep up, at no cost to either", () =>
+  test("waits for a reader that does not keep up, without memory on either side", () =>
     arena.attacked({}, async ({ attacker: { channel, run }, healthily }) => {
       const rss = new RssWatch();
       const stream = await channel.exec({ kind: "process", argv: ["yes"] }, { execId: "flood" });
@@ -76,7 +76,7 @@ describe("a command that prints without end", () => {
       const rss = new RssWatch();
       const stream = await channel.exec({ kind: "process", argv: ["yes"] }, { execId: "unread" });
       stream.detach();
-      // A background process prints on after its command has ended.
+      // A background process continues to print after its command has ended.
       expect(await sh("yes & disown; echo started")).toMatchObject({ exitCode: 0 });
       await sleep(1_000);
       rss.look();

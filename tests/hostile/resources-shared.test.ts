@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ResourceMachine } from "./probe/resource-machine.ts";
 import { skipUnlessUsable } from "./probe/usable-runtime.ts";
 
-describe("a sandbox that takes everything it can", () => {
+describe("a sandbox that uses up everything it can", () => {
   const reason = skipUnlessUsable();
   let arena: ResourceMachine;
   beforeAll(async () => {

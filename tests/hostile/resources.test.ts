@@ -1,4 +1,4 @@
-/** Threats: fork bombs, exhausting memory, filling memory-backed storage, hogging the CPU and using up descriptors. Processes, memory, processor time and descriptors used up on purpose. */
+/** Threats: fork bombs, exhausting memory, filling memory-backed storage, hogging the CPU and using up descriptors. Code uses up processes, memory, processor time and descriptors on purpose. */
 import { readFile } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -18,7 +18,7 @@ const DESTROY_MS = 2_000;
 
 const onDocker = runtimeUnderTest() === "docker";
 
-describe("a sandbox that wants too much", () => {
+describe("a sandbox that exceeds its limits", () => {
   const reason = skipUnlessUsable();
   let arena: ResourceMachine;
   beforeAll(async () => {
@@ -28,7 +28,7 @@ describe("a sandbox that wants too much", () => {
     await arena?.[Symbol.asyncDispose]();
   });
 
-  test("has no more processes than allowed, and goes at once all the same", () =>
+  test("has no more processes than allowed, and is still destroyed at once", () =>
     arena.attacked({ pids: 100 }, async ({ attacker, another, healthily }) => {
       const { machine } = arena;
       const plain = await another();
@@ -52,13 +52,13 @@ describe("a sandbox that wants too much", () => {
         { execId: "again" },
       );
       while ((await machine.backend.stats(attacker.id)).pids < 90) await sleep(20);
-      // Beside the bomb, so that whatever else slows the machine slows both.
+      // In parallel with the bomb, so that whatever else slows the machine slows both.
       const plainMs = await timed(() => machine.destroy(plain.id));
       const bombMs = await timed(() => machine.destroy(attacker.id));
       expect(bombMs).toBeLessThan(Math.max(DESTROY_MS, 20 * plainMs));
     }));
 
-  test("loses the process that takes too much memory, and nothing else", () =>
+  test("loses the process that uses too much memory, and nothing else", () =>
     arena.attacked({ memoryBytes: 128 * MIB }, async ({ attacker, healthily }) => {
       const { attack, sh, channel } = attacker;
       await sh("cd /tmp; kept=before; sleep 600 & job=$!");
@@ -83,7 +83,7 @@ describe("a sandbox that wants too much", () => {
       expect((await channel.ping()).uptimeMs).toBeGreaterThan(0);
     }));
 
-  test("loses its shell when the shell itself takes too much, and gets a new one", () =>
+  test("loses its shell if the shell itself uses too much, and gets a new one", () =>
     arena.attacked({ memoryBytes: 64 * MIB }, async ({ attacker: { sh } }) => {
       await sh("cd /tmp");
       const ended = await sh("kept=$(head -c 200M /dev/zero | tr '\\0' x)");
@@ -91,7 +91,7 @@ describe("a sandbox that wants too much", () => {
       expect(await sh("pwd")).toMatchObject({ stdout: "/tmp\n", shellRestarted: true });
     }));
 
-  test("fills its memory-backed directories, and its runner lives on", () =>
+  test("fills its memory-backed directories, and its runner survives", () =>
     arena.attacked({ memoryBytes: 128 * MIB }, async ({ attacker, healthily }) => {
       const { attack, sh, channel } = attacker;
       const before = await channel.ping();

@@ -70,7 +70,7 @@ test("PID 1 survives `kill -9 -1` and goes on serving (threat: attacks on PID 1)
   });
 });
 
-test("a process that is stopped before it has become its program holds nothing up (threat: attacks on PID 1)", async () => {
+test("a process that is stopped before it has become its program blocks nothing (threat: attacks on PID 1)", async () => {
   await aroundCase(machine, async ({ sandbox }) => {
     const { channel, run, sh } = await sandbox();
     const stopper = await installAttack(channel, "stop-newcomers");
@@ -83,7 +83,7 @@ test("a process that is stopped before it has become its program holds nothing u
   });
 });
 
-test("the runner's directory can neither be listed nor changed, nor its pipes be replaced (threat: replaced sockets)", async () => {
+test("the runner's directory can neither be listed nor changed, nor its pipes replaced (threat: replaced sockets)", async () => {
   await aroundCase(machine, async ({ sandbox }) => {
     const { channel, sh } = await sandbox();
     const ran = await sh(
@@ -127,7 +127,7 @@ END
   });
 });
 
-test("a socket of code's own, under whatever name, is never dialled by the daemon (threat: replaced sockets)", async () => {
+test("the daemon never connects to a socket of code, whatever its name (threat: replaced sockets)", async () => {
   await aroundCase(machine, async ({ sandbox }) => {
     const { channel, run, sh } = await sandbox();
     await sh("mkdir -p /tmp/sandboxes /workspace/sandboxes");

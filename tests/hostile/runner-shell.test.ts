@@ -1,4 +1,4 @@
-/** Threats: forged end markers, forged results and control characters. Whatever code prints or forges, a command's end and output are the true ones. */
+/** Threats: forged end markers, forged results and control characters. Whatever code prints or forges, a command's end and output are correct. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Channel } from "@sandkasten/daemon";
 import { aroundCase, warmUp } from "../support/oracles/around-case.ts";
@@ -39,8 +39,8 @@ async function rawOutput(channel: Channel, text: string, shell = "default"): Pro
   return Buffer.concat(parts);
 }
 
-describe("what a command prints", () => {
-  test("is text, also when it looks like our own reports and frames (threat: forged end markers)", async () => {
+describe("output of a command", () => {
+  test("is text, even if it looks like our own reports and frames (threat: forged end markers)", async () => {
     await aroundCase(machine, async ({ sandbox }) => {
       const { sh } = await sandbox();
       const frame = `\\0\\0\\0\\002\\003\\0\\0\\0\\001{}`;
@@ -56,7 +56,7 @@ describe("what a command prints", () => {
     });
   });
 
-  test("comes out byte for byte, terminal codes and broken UTF-8 included (threat: control characters)", async () => {
+  test("is unchanged byte for byte, including terminal codes and invalid UTF-8 (threat: control characters)", async () => {
     await aroundCase(machine, async ({ sandbox }) => {
       const { channel, sh } = await sandbox();
       await sh(`for ((i=0;i<256;i++)); do printf "\\\\x$(printf %02x $i)"; done >all`);
@@ -73,7 +73,7 @@ describe("what a command prints", () => {
 
 describe("a background job (threat: forged results)", () => {
   for (const kind of ["forged", "text", "nul"] as const)
-    test(`that floods the way of the reports with ${kind} bytes changes no command's end`, async () => {
+    test(`that floods the reports with ${kind} bytes changes no command's end`, async () => {
       await aroundCase(machine, async ({ sandbox }) => {
         const attacked = await sandbox();
         const flood = await installAttack(attacked.channel, "flood-report");
@@ -106,7 +106,7 @@ describe("a background job (threat: forged results)", () => {
     });
   });
 
-  test("that takes the shell's lines away has no command run in part or end otherwise", async () => {
+  test("that takes packets from the shell causes no partial command and no wrong end", async () => {
     await aroundCase(machine, async ({ sandbox }) => {
       const attacked = await sandbox();
       for (let i = 0; i < 3; i++) {
@@ -120,7 +120,7 @@ describe("a background job (threat: forged results)", () => {
     });
   });
 
-  test("of one shell harms no other shell", async () => {
+  test("of one shell does not affect another shell", async () => {
     await aroundCase(machine, async ({ sandbox }) => {
       const attacked = await sandbox();
       const flood = await installAttack(attacked.channel, "flood-report");
@@ -135,7 +135,7 @@ describe("a background job (threat: forged results)", () => {
     });
   });
 
-  test("that opens and closes the next command's pipes takes no output away", async () => {
+  test("that opens and closes the next command's pipes takes no output", async () => {
     await aroundCase(machine, async ({ sandbox }) => {
       const attacked = await sandbox();
       const opener = await installAttack(attacked.channel, "open-output");
@@ -159,7 +159,7 @@ if ctypes.CDLL(None).syscall(${clone}, CLONE_FS | 17, 0, 0, 0, 0) == 0:
 os.chdir("/tmp")`;
       const ran = await attacked.sh(`exec python3 -c '${python}' >/dev/null 2>&1`);
       expect(ran).toMatchObject({ reason: "exited", exitCode: 0, shellRestarted: true });
-      // It may move between two looks of the runner, which then goes by the last report.
+      // It may move between two checks of the runner, which then uses the last report.
       expect(["/tmp", "/usr", "/workspace"]).toContain(ran.cwd);
       expect(await attacked.sh("cd /; sleep 0.2; pwd; umask")).toMatchObject({
         stdout: "/\n0022\n",
@@ -171,7 +171,7 @@ os.chdir("/tmp")`;
     });
   });
 
-  test("that lies about its directory is found in the true one", async () => {
+  test("that reports a false directory does not change the real one", async () => {
     await aroundCase(machine, async ({ sandbox }) => {
       const attacked = await sandbox();
       const killed = await attacked.sh("cd /tmp; PWD=/no/such/place; pwd() { :; }; kill -9 $$");
@@ -185,7 +185,7 @@ os.chdir("/tmp")`;
     });
   });
 
-  test("that wants the shell's own input is refused, and changes no command", async () => {
+  test("that tries to read the shell's input is refused, and changes no command", async () => {
     await aroundCase(machine, async ({ sandbox }) => {
       const attacked = await sandbox();
       // The shell's input is a socket only while it waits for a command, so the attackers wait,
@@ -242,7 +242,7 @@ describe("a shell that is misused", () => {
     ["made to stop at every error", "set -eu; false", ended(1), "a new shell"],
     ["allowed no files", "ulimit -n 3; ulimit -u 1", ended(0), "a new shell"],
   ] as const)
-    test(`(${what}) ends its command as it should, and ${next} takes the next`, async () => {
+    test(`(${what}) ends its command correctly, and ${next} runs the next`, async () => {
       await aroundCase(machine, async ({ sandbox }) => {
         const attacked = await sandbox();
         await attacked.sh("cd /tmp; KEPT=1");

@@ -1,4 +1,4 @@
-/** Threat: exhausting memory. On gVisor, system calls that take gigabytes each, in which nothing can be stopped. */
+/** Threat: exhausting memory. On gVisor, system calls that allocate gigabytes each and cannot be interrupted. */
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
@@ -25,7 +25,7 @@ beforeAll(async () => {
 });
 afterAll(() => daemon?.[Symbol.asyncDispose]());
 
-test("code that takes 2 GiB in one call is killed, and nothing else", async () => {
+test("code that allocates 2 GiB in one call is killed, and nothing else", async () => {
   const id = await daemon.open({ isolation: "strong" });
   await daemon.exec(id, "KEPT=yes");
   expect(await daemon.exec(id, ["python3", "-c", ONE_GREAT_READ])).toMatchObject({
@@ -38,7 +38,7 @@ test("code that takes 2 GiB in one call is killed, and nothing else", async () =
   });
 });
 
-test("a session whose code takes it in many calls at once says that memory ran out", async () => {
+test("a session whose code allocates it in many calls at once reports that memory ran out", async () => {
   const id = await daemon.open({ isolation: "strong" });
   const neighbour = await daemon.open({ isolation: "strong" });
   await daemon.exec(neighbour, "KEPT=yes");

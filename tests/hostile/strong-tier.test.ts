@@ -8,7 +8,7 @@ const PIDS = 128;
 const MEMORY_BYTES = 256 * MIB;
 
 /** Outside, gVisor is one process with limits: code that reached them would end the sandbox. */
-describe("code that hits the limits of a sandbox under gVisor", () => {
+describe("code that reaches the limits of a sandbox with gVisor", () => {
   let machine: SandboxMachine;
   let sandbox: TestSandbox;
 
@@ -34,7 +34,7 @@ describe("code that hits the limits of a sandbox under gVisor", () => {
     await machine?.[Symbol.asyncDispose]();
   });
 
-  /** The same shell as before answers. */
+  /** The same shell as before responds. */
   async function expectSurvived(): Promise<void> {
     expect(await sandbox.sh("echo $KEPT", { timeoutMs: 60_000 })).toMatchObject({
       stdout: "yes\n",
@@ -47,7 +47,7 @@ describe("code that hits the limits of a sandbox under gVisor", () => {
     return await sandbox.run(["python3", "program.py"]);
   }
 
-  test("a fork bomb is refused processes, dies with its timeout, and leaves the shell", async () => {
+  test("a fork bomb is refused processes, ends with its timeout, and the shell continues", async () => {
     const bomb = await sandbox.sh(":(){ :|:& };: ; sleep 100", { timeoutMs: 3000 });
     expect(bomb).toMatchObject({ reason: "timeout" });
     expect(bomb.stderr).toContain("Resource temporarily unavailable");
@@ -55,7 +55,7 @@ describe("code that hits the limits of a sandbox under gVisor", () => {
     expect((await sandbox.channel.ping()).pids).toBeLessThan(PIDS / 2);
   });
 
-  test("processes that stay at the limit block no command", async () => {
+  test("processes at the limit block no command", async () => {
     await sandbox.sh("echo text > file");
     const hold = "while sleep 600 & do :; done 2>/dev/null; sleep 600";
     const held = await sandbox.channel.exec(
@@ -72,7 +72,7 @@ describe("code that hits the limits of a sandbox under gVisor", () => {
       expect(String(await readAll(channel, "file"))).toBe("text\n");
       channel.close();
     }
-    // What the daemon is asked to start is also code.
+    // The daemon starts code here, too.
     await expect(sandbox.run(["true"])).resolves.toMatchObject({ exitCode: 126 });
     expect(await sandbox.channel.signal("hold", 9, { tree: true })).toBeGreaterThan(PIDS / 2);
     await held.ended;
@@ -95,7 +95,7 @@ except RuntimeError as error:
     await expectSurvived();
   });
 
-  test("one process that takes all memory is killed, and that is said", async () => {
+  test("a single process that uses all memory is killed, which is reported", async () => {
     expect(await python("held = bytearray(b'x') * (3 << 30)")).toMatchObject({
       reason: "oom",
       exitCode: 137,
@@ -104,7 +104,7 @@ except RuntimeError as error:
     expect((await machine.backend.stats(sandbox.id)).oomKills).toBeGreaterThan(0);
   });
 
-  test("the shell that started such a process goes on", async () => {
+  test("the shell that started such a process continues", async () => {
     for (let round = 0; round < 3; round += 1) {
       const { stdout } = await sandbox.sh(
         "python3 -c \"held = bytearray(b'x') * (3 << 30)\"; echo $?",
@@ -114,7 +114,7 @@ except RuntimeError as error:
     }
   });
 
-  test("many processes that grow at once are no way around it", async () => {
+  test("many processes that grow at once are limited, too", async () => {
     const before = (await sandbox.channel.ping()).oomKills ?? 0;
     const grown = await sandbox.sh(
       `for i in 1 2 3 4 5 6 7 8; do python3 -c 'import time; b = bytearray(b"x") * (100 << 20); time.sleep(2)' & done; wait; echo done`,
@@ -124,7 +124,7 @@ except RuntimeError as error:
     await expectSurvived();
   });
 
-  test("nor is what the kernel keeps for a process: buffers of sockets and pipes", async () => {
+  test("so is what the kernel keeps for a process: buffers of sockets and pipes", async () => {
     const before = (await sandbox.channel.ping()).oomKills ?? 0;
     const flood = await python(`
 import os, socket, time
@@ -152,7 +152,7 @@ for _ in range(8): os.wait()
     await expectSurvived();
   });
 
-  test("nor are files in memory", async () => {
+  test("so are files in memory", async () => {
     const filled = await sandbox.sh(
       "dd if=/dev/zero of=/tmp/f bs=1M count=500; dd if=/dev/zero of=/dev/shm/f bs=1M count=500",
     );
@@ -162,7 +162,7 @@ for _ in range(8): os.wait()
     await expectSurvived();
   });
 
-  test("what is used is that of code, not of gVisor", async () => {
+  test("stats report the usage of code, not of gVisor", async () => {
     const stats = await machine.backend.stats(sandbox.id);
     expect(stats).toMatchObject({ memoryLimitBytes: MEMORY_BYTES, pidsLimit: PIDS });
     expect(stats.pids).toBeLessThan(16);

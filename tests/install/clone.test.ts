@@ -11,7 +11,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 const run = promisify(execFile);
 const TIMEOUT_MS = 15 * 60_000;
 const ROOT = join(import.meta.dirname, "../..");
-/** What tests need, agents can be used with, or the pages are built by. */
+/** What tests need, agents can be used with, or the pages are built with. */
 const NOT_NEEDED =
   "vitest typescript oxlint rolldown vite @scalar @mastra langchain openai ai".split(" ");
 

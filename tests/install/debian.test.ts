@@ -70,7 +70,7 @@ afterAll(async () => {
 });
 
 describe("sandkasten from Debian's package", { timeout: TIMEOUT_MS }, () => {
-  test("installs with dpkg, and the daemon works with what its unit leaves it", async () => {
+  test("installs with dpkg, and the daemon works with the privileges that its unit leaves", async () => {
     const said = await machine.run(`
       refuse command -v node
       dpkg --install sandkasten.deb
@@ -97,7 +97,7 @@ describe("sandkasten from Debian's package", { timeout: TIMEOUT_MS }, () => {
     expect(capabilities & (1n << 21n)).not.toBe(0n);
   });
 
-  test("has a unit that systemd finds no fault with", async () => {
+  test("has a valid systemd unit", async () => {
     const said = await machine.run(`
       systemd-analyze verify /usr/lib/systemd/system/sandkasten.service 2>&1
       systemd-analyze security --offline=yes --no-pager sandkasten.service

@@ -33,7 +33,7 @@ afterAll(async () => {
 });
 
 describe("the released image", { timeout: TIMEOUT_MS }, () => {
-  test("is not root by itself, and has no package of development", async () => {
+  test("does not run as root by default, and contains no development packages", async () => {
     const [user, probe] = [
       await engine.docker("image", "inspect", "--format", "{{.Config.User}}", "sandkasten:latest"),
       ["run", "--rm", "--network=none", "--entrypoint=sh", "sandkasten:latest"],
@@ -49,7 +49,7 @@ describe("the released image", { timeout: TIMEOUT_MS }, () => {
     expect(said).not.toContain("\nvitest\n");
   });
 
-  test("serves sandboxes that run beside it on the engine", async () => {
+  test("serves sandboxes that run next to it on the engine", async () => {
     const port = await freePort();
     const socket = engine.host.replace("unix://", "");
     const variables = {

@@ -39,7 +39,7 @@ afterAll(async () => {
 });
 
 describe("sandkasten from npm", { timeout: TIMEOUT_MS }, () => {
-  test("installs from its one file, without a network or a compiler, and its first steps work", async () => {
+  test("installs from a single file, without a network or a compiler, and its first steps work", async () => {
     const said = await machine.run(`
       for tool in cc gcc rustc cargo git; do refuse command -v $tool; done
       npm install -g sandkasten.tgz
@@ -62,7 +62,7 @@ describe("sandkasten from npm", { timeout: TIMEOUT_MS }, () => {
     expect(said).toContain("\nsandkasten run -- echo hello\n");
   });
 
-  test("says which package is missing when npm left out the native programs", async () => {
+  test("says which package is missing if npm left out the native programs", async () => {
     const said = await machine.run(`
       rm -r /usr/local/lib/node_modules/sandkasten/node_modules/@sandkasten/native-linux-x64
       sandkasten start 2>&1 || echo "exit code $?"

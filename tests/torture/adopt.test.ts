@@ -1,4 +1,4 @@
-/** Threats: a killed daemon, a killed runner or shell and leaks over many sessions. Sandboxes outlive the daemon's death, and their own is noticed. */
+/** Threats: a killed daemon, a killed runner or shell and leaks over many sessions. Sandboxes outlive the daemon, and their own death is noticed. */
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
@@ -95,7 +95,7 @@ test("a sandbox whose daemon was killed is adopted with its shell, its files and
   await before.expectUnchanged();
 });
 
-test(`${CYCLES} sandboxes that come and go, 5 at a time, leave nothing`, async () => {
+test(`${CYCLES} sandboxes that are created and destroyed, 5 at a time, leave nothing`, async () => {
   const before = await HostSnapshot.take(machine);
   let left = CYCLES;
   const lane = async (): Promise<void> => {
@@ -110,7 +110,7 @@ test(`${CYCLES} sandboxes that come and go, 5 at a time, leave nothing`, async (
   await before.expectUnchanged();
 });
 
-test("a sandbox whose first process is killed says so everywhere and can be destroyed", async () => {
+test("a sandbox whose first process is killed is reported as dead everywhere and can be destroyed", async () => {
   const before = await HostSnapshot.take(machine);
   const { id, channel } = await machine.sandbox();
   const running = await channel.exec(

@@ -1,6 +1,6 @@
 /**
- * Threat: interrupted creation. A create that fails, or is killed, after any of its steps leaves a whole sandbox or
- * nothing, and the workspace that it was to have as it was.
+ * Threat: interrupted creation. A create that fails, or is killed, after any of its steps leaves a complete sandbox or
+ * nothing, and its workspace unchanged.
  */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { fileURLToPath } from "node:url";
@@ -49,7 +49,7 @@ describe.each(await launcher.steps())("after the step %s", (step) => {
     await before.expectUnchanged();
   });
 
-  test("a death of the launcher leaves nothing that destroy does not take away", async () => {
+  test("a death of the launcher leaves nothing that destroy does not remove", async () => {
     fault = {};
     const before = await HostSnapshot.take(machine);
     const id = newSandboxId();
@@ -61,7 +61,7 @@ describe.each(await launcher.steps())("after the step %s", (step) => {
     await expect(launcher.create(asked)).rejects.toThrow("without an answer");
     const left = (await machine.backend.list()).filter((listed) => listed.id === id);
     expect(left).toHaveLength(1);
-    // What is left is found again, also by another process.
+    // Leftovers are found again, also by another process.
     const other = await SandboxMachine.start({
       runtime: runtimeUnderTest(),
       dataDir: machine.dataDir,

@@ -18,7 +18,7 @@ async function startDaemon(options: Parameters<typeof TestDaemon.start>[0] = {})
 }
 
 describe("a full disk under the data directory", () => {
-  it("is said as 507; reads and destroy go on, and all is well when there is room again", async () => {
+  it("returns 507; reads and destroy continue, and everything works when there is space again", async () => {
     const disk = stack.use(await SmallDisk.mount(48));
     const dataDir = disk.path;
     const daemon = await TestDaemon.start({ dataDir });
@@ -55,7 +55,7 @@ describe("a full disk under the data directory", () => {
 });
 
 describe("a damaged database", () => {
-  it("refuses to start, names the file, and leaves living sandboxes alone", async () => {
+  it("refuses to start, names the file, and does not affect live sandboxes", async () => {
     const daemon = await startDaemon();
     const id = await daemon.open();
     await daemon.exec(id, "KEPT=yes");

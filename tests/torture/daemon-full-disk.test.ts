@@ -1,4 +1,4 @@
-/** Threat: a full data disk. A disk that is full for a while costs no output, or says what it cost. */
+/** Threat: a full data disk. A disk that is full for a while loses no output, or reports how much. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { composeEmbedded } from "@sandkasten/daemon";
 import { afterEach, beforeEach, expect, it } from "vitest";
@@ -63,7 +63,7 @@ async function printed(path: string): Promise<number> {
   return Number((await daemon.call("GET", path)).body["output_bytes"]);
 }
 
-/** Resolves when the journal accepts nothing any more, which proves that the disk is full. */
+/** Resolves when the journal accepts nothing more, which proves that the disk is full. */
 async function untilNothingIsKept(path: string): Promise<void> {
   let before = -1;
   for (let now = await printed(path); now !== before; now = await printed(path)) {
@@ -72,7 +72,7 @@ async function untilNothingIsKept(path: string): Promise<void> {
   }
 }
 
-it("a short time of it costs nothing: the output waits in the sandbox", async () => {
+it("for a short time loses nothing: the output waits in the sandbox", async () => {
   const { path, followed } = await startPrinting();
   await sleep(500);
   await disk.fill();
@@ -87,12 +87,12 @@ it("a short time of it costs nothing: the output waits in the sandbox", async ()
   expect({ skippedBytes, dropped: done.dropped_bytes }).toEqual({ skippedBytes: 0, dropped: 0 });
 });
 
-it("a long time of it is a gap that every reader is told, and what follows is kept", async () => {
+it("for a long time is a gap that every reader learns of, and later output is kept", async () => {
   const { path, followed } = await startPrinting();
   await sleep(500);
   await disk.fill();
   await untilNothingIsKept(path);
-  // Longer than the command is made to wait.
+  // Longer than the command is paused.
   await sleep(12_000);
   await disk.makeRoom();
   await sleep(2_000);
@@ -113,7 +113,7 @@ it("a long time of it is a gap that every reader is told, and what follows is ke
   expect(rest.body).toMatchObject({ next_cursor: done.output_bytes, done: true });
 });
 
-it("a time of it that lasts until the end is a gap at the end", async () => {
+it("until the end is a gap at the end", async () => {
   const { path, followed } = await startPrinting();
   await sleep(500);
   await disk.fill();
@@ -136,7 +136,7 @@ it("a time of it that lasts until the end is a gap at the end", async () => {
   expect(rest.body).toMatchObject({ skipped_bytes: skippedBytes, done: true });
 });
 
-it("a daemon that is killed meanwhile starts again, and its sessions can be ended", async () => {
+it("a daemon that is killed during that time starts again, and its sessions can be ended", async () => {
   const id = await daemon.open();
   await disk.fill();
   expect((await daemon.call("POST", "/v1/sessions", {})).status).toBe(507);

@@ -104,7 +104,7 @@ async function fuzz(path: string, method: string, operation: ApiOperation): Prom
   expect((await daemon.call("GET", "/healthz")).status).toBe(200);
 }
 
-describe("no request makes the daemon fail, and every answer is a documented one", () => {
+describe("no request makes the daemon fail, and every response is documented", () => {
   const all = Object.entries(document.paths).flatMap(([path, operations]) =>
     Object.entries(operations).map(([method, operation]) => ({ method, path, operation })),
   );

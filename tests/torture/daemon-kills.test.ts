@@ -38,7 +38,7 @@ async function destroyAll(): Promise<void> {
 }
 
 describe("kill -9 of the daemon", () => {
-  it("in the middle of commands loses neither shell, files, output nor the commands", async () => {
+  it("during commands loses neither shell, files, output nor the commands", async () => {
     const id = await daemon.open({ metadata: { which: "one" } });
     await daemon.exec(id, "cd /tmp; KEPT=yes; echo file > kept");
     const base = `/v1/sessions/${id}/execs`;
@@ -81,7 +81,7 @@ describe("kill -9 of the daemon", () => {
     await expectTraces(daemon, empty);
   });
 
-  it("before a waiting command reached the sandbox lets a repeated key run it, once", async () => {
+  it("before a waiting command reached the sandbox lets a repeated request run it, once", async () => {
     const id = await daemon.open();
     const base = `/v1/sessions/${id}`;
     await daemon.call("POST", `${base}/execs`, {
@@ -137,7 +137,7 @@ describe("kill -9 of the daemon", () => {
     });
   });
 
-  it("after commands whose ends it never heard of reports their ends and runs none again", async () => {
+  it("after commands whose ends it did not receive reports their ends and runs none again", async () => {
     const id = await daemon.open();
     await daemon.exec(id, "touch /tmp/go");
     const base = `/v1/sessions/${id}/execs`;
@@ -163,9 +163,9 @@ describe("kill -9 of the daemon", () => {
     expect((await ran()).split("\n").toSorted()).toEqual(["", "7", "8"]);
   });
 
-  it("in the middle of a create or a destroy leaves a whole session or none", async () => {
+  it("during a create or a destroy leaves a complete session or none", async () => {
     const typicalMs = await measureLife();
-    // The first strikes a create that has just begun, the last a destroy that is nearly done.
+    // The first strikes a create that has just started, the last a destroy that is nearly done.
     const [first, last] = [0, 19];
     const between = Array.from({ length: last - 1 }, (_, point) => point + 1);
     const ends: string[] = [];
@@ -189,7 +189,7 @@ describe("kill -9 of the daemon", () => {
   });
 });
 
-/** What becomes of the newest session once the daemon has taken over what was left. */
+/** The state of the newest session once the daemon has completed its take-over. */
 async function settledStatus(): Promise<string> {
   const newest = async (): Promise<string> => (await sessions())[0]?.status ?? "none";
   await expect.poll(newest).not.toMatch(/^(creating|destroying)$/u);
@@ -206,8 +206,8 @@ async function measureLife(): Promise<Readonly<Record<"create" | "destroy", numb
 }
 
 /**
- * Kills the daemon this long after it began, and earlier if that was too late: the store has the
- * beginning, and the request is never answered.
+ * Kills the daemon this long after it started, and earlier if that was too late: the store has the
+ * start, and the request is never answered.
  */
 async function killInTheMiddle(what: "create" | "destroy", delayMs: number): Promise<void> {
   for (let attempt = 0; attempt < 20; attempt++) {
@@ -228,7 +228,7 @@ async function killInTheMiddle(what: "create" | "destroy", delayMs: number): Pro
     await new Promise((resolve) => setTimeout(resolve, delayMs * 0.7 ** attempt));
     if (answer === undefined) await daemon.kill();
     if ((await answered) === "none") return;
-    // It was quicker, so its answer must be true.
+    // It was quicker, so its response must be true.
     if (daemon.pid === 0) await daemon.run();
     const living = (await sessions()).filter(({ status }) => status === "running");
     expect(living).toHaveLength(what === "create" ? 1 : 0);
@@ -238,7 +238,7 @@ async function killInTheMiddle(what: "create" | "destroy", delayMs: number): Pro
 }
 
 describe("a sandbox killed from outside", () => {
-  it("makes its session crashed, its commands gone, and nothing hangs", async () => {
+  it("makes its session crashed, its commands sandbox_gone, and nothing hangs", async () => {
     const id = await daemon.open();
     const { body } = await daemon.call("POST", `/v1/sessions/${id}/execs`, {
       cmd: "echo begun; sleep 1000",
@@ -260,7 +260,7 @@ describe("a sandbox killed from outside", () => {
 });
 
 describe("a stop", () => {
-  it("keeps sandboxes, and with them running commands, for the next daemon", async () => {
+  it("keeps sandboxes and their running commands for the next daemon", async () => {
     const id = await daemon.open();
     await daemon.exec(id, "KEPT=yes");
     const { body } = await daemon.call("POST", `/v1/sessions/${id}/execs`, {
@@ -282,7 +282,7 @@ describe("a stop", () => {
     expect(await daemon.exec(id, "echo $KEPT")).toMatchObject({ output: "yes\n" });
   });
 
-  it("destroys them when that is configured", async () => {
+  it("destroys them if configured", async () => {
     await daemon.kill("SIGTERM");
     await daemon.run({ SHUTDOWN: "destroy" });
     await daemon.open();
@@ -291,7 +291,7 @@ describe("a stop", () => {
   });
 });
 
-describe("commands that have just been answered", () => {
+describe("commands that were just answered", () => {
   const COMMANDS = 20;
   const RAN = Array.from({ length: COMMANDS }, (_, code) => `${code}\n`).join("");
   let id: string;
@@ -311,7 +311,7 @@ describe("commands that have just been answered", () => {
   };
   const get = async (exec: string): Promise<Answer> => await daemon.call("GET", exec);
 
-  it("are asked for again after kill -9, and none runs again", async () => {
+  it("are requested again after kill -9, and none runs again", async () => {
     await daemon.kill();
     await daemon.run();
     await expectEnds(async (exec) => await daemon.call("POST", `${exec}/wait`, {}));
@@ -334,7 +334,7 @@ describe("commands that have just been answered", () => {
 });
 
 describe("many sessions", () => {
-  it("made and destroyed leave nothing behind", async () => {
+  it("can be created and destroyed and leave nothing behind", async () => {
     const cycles = rounds({ slice: 60, torture: 1_000 });
     const descriptors = await openFiles(daemon);
     let left = cycles;

@@ -1,4 +1,4 @@
-/** Threat: interrupted creation. What clients see of a launcher that is killed or frozen under them. */
+/** Threat: interrupted creation. What clients see of a launcher that is killed or frozen. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { isGone, launcherServersOf } from "../support/launcher-servers.ts";
@@ -25,7 +25,7 @@ async function readiness(): Promise<unknown> {
   return body.error_code ?? status;
 }
 
-test("a create whose launcher is killed is answered 503, may be repeated, and leaves nothing", async () => {
+test("a create whose launcher is killed returns 503, can be repeated, and leaves nothing", async () => {
   let struck: Awaited<ReturnType<typeof daemon.call>> | undefined;
   for (let strike = 0; struck === undefined && strike < MAX_STRIKES; strike++) {
     const created = daemon.call("POST", "/v1/sessions", {}, { "idempotency-key": `k${strike}` });
@@ -51,7 +51,7 @@ test("a create whose launcher is killed is answered 503, may be repeated, and le
   expect(await daemon.exec(living, "echo unharmed")).toMatchObject({ stdout: "unharmed\n" });
 });
 
-test("a frozen launcher is told by /readyz and replaced, and sessions go on meanwhile", async () => {
+test("a frozen launcher is reported by /readyz and replaced, and sessions continue meanwhile", async () => {
   expect(await readiness()).toBe(200);
   const frozen = await theServer();
   process.kill(frozen, "SIGSTOP");

@@ -37,7 +37,7 @@ async function takeAllLoopDevices({ pid, dataDir }: TestDaemon): Promise<() => P
   return () => inside("umount", "/dev");
 }
 
-test("a create that gets no loop device is told to try again, and succeeds when there is one", async () => {
+test("a create without a free loop device returns BACKEND_BUSY, and succeeds when there is one", async () => {
   await using daemon = await TestDaemon.start({
     runBy: ["unshare", "--mount", "--propagation", "private"],
   });

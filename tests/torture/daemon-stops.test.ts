@@ -1,4 +1,4 @@
-/** A daemon or sandbox that stood still does not count the time that it could not observe. */
+/** A stopped daemon or a frozen sandbox does not count the time that it could not observe. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, inject, it } from "vitest";
 import { runnerOf, TestDaemon } from "../support/test-daemon.ts";
@@ -12,7 +12,7 @@ afterEach(async () => {
 });
 
 describe("a daemon that was stopped", () => {
-  it("delivers the result of a command that finished meanwhile", async () => {
+  it("delivers the result of a command that finished in the meantime", async () => {
     const id = await daemon.open();
     const { body } = await daemon.call("POST", `/v1/sessions/${id}/execs`, {
       cmd: "echo begun; sleep 1; echo done",
@@ -32,7 +32,7 @@ describe("a daemon that was stopped", () => {
     });
   });
 
-  it("answers waits with what happened meanwhile, though their time has passed", async () => {
+  it("answers waits with what happened in the meantime, even if their time has passed", async () => {
     const id = await daemon.open();
     const start = async (cmd: string): Promise<string> => {
       const { body } = await daemon.call("POST", `/v1/sessions/${id}/execs`, {
@@ -84,7 +84,7 @@ describe("a sandbox that is paused", () => {
 
 describe("a sandbox that was frozen", () => {
   it.runIf(inject("isTorture"))(
-    "goes on with its commands, for the same daemon and for the next",
+    "continues its commands, for the same daemon and for the next",
     async () => {
       const id = await daemon.open();
       const start = async (seconds: number): Promise<string> => {

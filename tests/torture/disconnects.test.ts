@@ -72,7 +72,7 @@ async function emitThroughCuts(
   });
 }
 
-test(`64 MiB of a process's output come through ${CUTS} lost connections byte for byte`, async () => {
+test(`64 MiB of a process's output survive ${CUTS} lost connections byte for byte`, async () => {
   const bytes = 64 * MIB;
   const { digests, end } = await emitThroughCuts("process", [bytes, 12_345]);
   expect(digests.stdout).toBe(digestOfEmitted(bytes, 12_345));
@@ -85,7 +85,7 @@ test(`64 MiB of a process's output come through ${CUTS} lost connections byte fo
   });
 });
 
-test(`both streams of a shell command come through ${CUTS} lost connections byte for byte`, async () => {
+test(`both streams of a shell command survive ${CUTS} lost connections byte for byte`, async () => {
   const [out, err] = [24 * MIB + 1, 16 * MIB + 7];
   const { digests, end } = await emitThroughCuts("shell", [out, 777, err, 999]);
   expect(digests.stdout).toBe(digestOfEmitted(out, 777));

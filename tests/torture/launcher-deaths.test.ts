@@ -1,4 +1,4 @@
-/** Threats: leaked secrets and descriptors and interrupted creation. The launcher that stays beside the daemon dies, and its daemon does. */
+/** Threats: leaked secrets and descriptors and interrupted creation. The launcher dies beside the daemon, or its daemon dies. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { access } from "node:fs/promises";
@@ -67,7 +67,7 @@ async function createAndStrike(part: string): Promise<string> {
   return end;
 }
 
-test("creates at the same time all go through one launcher", async () => {
+test("concurrent creates all use one launcher", async () => {
   const before = await HostSnapshot.take(machine);
   const made = await Promise.all(Array.from({ length: 6 }, () => machine.sandbox()));
   await theServer();
@@ -87,11 +87,11 @@ test("a launcher that is killed between requests is started again at the next on
 });
 
 test.each(["state_dir", "disk.img", "runner.sock"])(
-  "a create whose launcher is killed when %s is there fails and leaves nothing",
+  "a create whose launcher is killed once %s exists fails and leaves nothing",
   async (name) => {
     const before = await HostSnapshot.take(machine);
     let created = await createAndStrike(name);
-    // On a busy machine the kill may come after the work is done; then try again.
+    // On a busy machine, the kill may come after the work is done; then try again.
     for (let strikes = 1; created === "made" && strikes < MAX_STRIKES; strikes++)
       created = await createAndStrike(name);
     expect(created).toContain(
@@ -114,7 +114,7 @@ async function destroyAndStrike(id: string, afterMs: number): Promise<string> {
   return await destroyed;
 }
 
-test("a destroy whose launcher is killed fails and can be asked for again", async () => {
+test("a destroy whose launcher is killed fails and can be repeated", async () => {
   const before = await HostSnapshot.take(machine);
   const random = runRandom("launcher deaths in destroy");
   const ends: string[] = [];
@@ -152,7 +152,7 @@ test.each([
   await until(async () => (await Promise.all(servers.map(isGone))).every(Boolean));
 });
 
-test("a program that is no launcher is an error of the first request and of the next", async () => {
+test("a program that is not a launcher is an error of the first request and of the next", async () => {
   const missing = new Launcher("/no/such/launcher");
   await expect(missing.steps()).rejects.toThrow("cannot run the launcher /no/such/launcher");
   await expect(missing.steps()).rejects.toThrow("cannot run the launcher /no/such/launcher");

@@ -24,7 +24,7 @@ const SOON_MS = 4;
 const LATE_MS = 60;
 
 describe.each(["bash", "dash", "busybox"] as const)("a command of %s", (shell) => {
-  test("ends by a signal at any moment, without its rest, and the shell goes on", async () => {
+  test("ends by a signal at any moment, without its rest, and the shell continues", async () => {
     await using machine = await SandboxMachine.start({ runtime: runtimeUnderTest() });
     const image = shell === "bash" ? "host" : await importSmallImage(machine.embedded, shell);
     const { sh, channel } = await machine.sandbox({ image });
@@ -56,7 +56,7 @@ describe.each(["bash", "dash", "busybox"] as const)("a command of %s", (shell) =
     }
   });
 
-  test("goes on after an interrupt that it handles", async () => {
+  test("continues after an interrupt that it handles", async () => {
     await using machine = await SandboxMachine.start({ runtime: runtimeUnderTest() });
     const image = shell === "bash" ? "host" : await importSmallImage(machine.embedded, shell);
     const { sh, channel } = await machine.sandbox({ image });

@@ -23,7 +23,7 @@ def serve(peer):
 while True: threading.Thread(target=serve, args=(server.accept()[0],)).start()
 `;
 
-test("the contracts are tried", ({ skip }) => skip(reason !== undefined, reason));
+test("the contracts are tested", ({ skip }) => skip(reason !== undefined, reason));
 
 describe.skipIf(reason !== undefined)("with runsc", () => {
   const compose = (dataDir: string) =>

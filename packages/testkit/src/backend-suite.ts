@@ -63,7 +63,7 @@ export function backendSuite(
         };
       }
 
-      it("creates a sandbox, runs a command in it, and leaves nothing of it", async () => {
+      it("creates a sandbox, runs a command in it, and removes it completely", async () => {
         const { backend } = fixture;
         const spec = newSpec();
         const handle = await backend.create(spec);
@@ -78,7 +78,7 @@ export function backendSuite(
         await expect(backend.open(spec.id)).rejects.toMatchObject(withCode("SANDBOX_NOT_FOUND"));
       });
 
-      it("refuses a second sandbox of the same id and leaves the first alone", async () => {
+      it("refuses a second sandbox with the same id and does not affect the first", async () => {
         const { backend } = fixture;
         const spec = newSpec();
         await backend.create(spec);
@@ -89,7 +89,7 @@ export function backendSuite(
         channel.close();
       });
 
-      it("destroys idempotently, also what never was", async () => {
+      it("destroys idempotently, including sandboxes that never existed", async () => {
         const { backend } = fixture;
         const spec = newSpec();
         await backend.create(spec);
@@ -98,7 +98,7 @@ export function backendSuite(
         await backend.destroy("sbx_neverwas");
       });
 
-      it("says SANDBOX_NOT_FOUND for what does not exist", async () => {
+      it("returns SANDBOX_NOT_FOUND for unknown sandboxes", async () => {
         const { backend } = fixture;
         const id = "sbx_neverwas";
         for (const method of ["open", "adopt", "pause", "resume", "stats", "isolation"] as const) {
@@ -114,7 +114,7 @@ export function backendSuite(
         }
       });
 
-      it("leaves nothing behind when a sandbox cannot be made", async () => {
+      it("leaves nothing behind if a sandbox cannot be created", async () => {
         const { backend } = fixture;
         const before = await backend.list();
         const spec = newSpec({ image: "no-such-image/anywhere:ever" });
@@ -122,7 +122,7 @@ export function backendSuite(
         expect(await backend.list()).toEqual(before);
       });
 
-      it("makes nothing when the caller has given up before", async () => {
+      it("creates nothing if the caller has already aborted", async () => {
         const { backend } = fixture;
         const before = await backend.list();
         await expect(backend.create(newSpec(), AbortSignal.abort())).rejects.toMatchObject(
@@ -151,21 +151,24 @@ export function backendSuite(
         },
       );
 
-      it.each([0, 5, 20, 60])("destroyed %d ms into its making, a sandbox is gone", async (ms) => {
-        const { backend } = fixture;
-        const spec = newSpec();
-        const making = backend.create(spec).then(
-          () => "made",
-          (error: unknown) => error,
-        );
-        if (ms > 0) await new Promise((resolve) => setTimeout(resolve, ms));
-        await backend.destroy(spec.id);
-        const outcome = await making;
-        if (outcome !== "made") expect(outcome).toMatchObject(withCode("CANCELLED"));
-        expect((await backend.list()).some((listed) => listed.id === spec.id)).toBe(false);
-      });
+      it.each([0, 5, 20, 60])(
+        "removes a sandbox that is destroyed %d ms into its creation",
+        async (ms) => {
+          const { backend } = fixture;
+          const spec = newSpec();
+          const making = backend.create(spec).then(
+            () => "made",
+            (error: unknown) => error,
+          );
+          if (ms > 0) await new Promise((resolve) => setTimeout(resolve, ms));
+          await backend.destroy(spec.id);
+          const outcome = await making;
+          if (outcome !== "made") expect(outcome).toMatchObject(withCode("CANCELLED"));
+          expect((await backend.list()).some((listed) => listed.id === spec.id)).toBe(false);
+        },
+      );
 
-      it("is opened and resumed by a backend started anew after it was paused", async () => {
+      it("is opened and resumed by a restarted backend after it was paused", async () => {
         const { backend, reopen } = fixture;
         const spec = newSpec();
         await backend.create(spec);
@@ -176,11 +179,11 @@ export function backendSuite(
         await second.resume(spec.id);
         expect((await run(channel, "echo resumed")).stdout).toBe("resumed\n");
         channel.close();
-        // The first backend notices it by itself.
+        // The first backend notices it automatically.
         expect((await backend.isolation(spec.id)).facts.length).toBeGreaterThan(0);
       });
 
-      it("keeps sandboxes apart", async () => {
+      it("isolates sandboxes from each other", async () => {
         const { backend } = fixture;
         const [one, two] = [newSpec(), newSpec()];
         await Promise.all([backend.create(one), backend.create(two)]);
@@ -196,7 +199,7 @@ export function backendSuite(
         second.close();
       });
 
-      it("stops all work while paused and goes on when resumed", async () => {
+      it("stops all work while paused and continues when resumed", async () => {
         const { backend } = fixture;
         const spec = newSpec();
         await backend.create(spec);
@@ -226,7 +229,7 @@ export function backendSuite(
         expect((await backend.list()).some((listed) => listed.id === spec.id)).toBe(false);
       });
 
-      it("is adopted whole by a backend started anew", async () => {
+      it("is adopted completely by a restarted backend", async () => {
         const { backend, reopen } = fixture;
         const spec = newSpec();
         const handle = await backend.create(spec);
@@ -254,7 +257,7 @@ export function backendSuite(
         expect((await backend.list()).some((listed) => listed.id === spec.id)).toBe(false);
       });
 
-      it("cuts off a channel when one with a greater fencing token is in use", async () => {
+      it("disconnects a channel when one with a greater fencing token is in use", async () => {
         const { backend, reopen } = fixture;
         const spec = newSpec({ fence: 5 });
         await backend.create(spec);
@@ -284,7 +287,7 @@ export function backendSuite(
         for (const open of [replaced, channel, older]) open.close();
       });
 
-      it("gives plausible numbers", async () => {
+      it("returns plausible stats", async () => {
         const { backend } = fixture;
         const spec = newSpec();
         await backend.create(spec);
@@ -308,7 +311,7 @@ export function backendSuite(
         channel.close();
       });
 
-      it("reports what isolation it measured, and what it can do", async () => {
+      it("reports its measured isolation, and its capabilities", async () => {
         const { backend } = fixture;
         const spec = newSpec();
         await backend.create(spec);

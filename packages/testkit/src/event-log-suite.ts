@@ -18,14 +18,14 @@ const KEEP_ALL: EventRetention = {
 };
 
 export function eventLogSuite(name: string, makeFixture: () => Promise<EventLogFixture>): void {
-  describe(`${name} as a log of events`, () => {
+  describe(`${name} as an event log`, () => {
     let fixture: EventLogFixture;
     beforeEach(async () => {
       fixture = await makeFixture();
     });
     afterEach(async () => await fixture.close());
 
-    test("keeps events in the order in which they were written, over a restart", async () => {
+    test("keeps events in the order in which they were written, through a restart", async () => {
       await fixture.log.append([started("alice", 1), started("bob", 2)]);
       await fixture.log.append([started("alice", 3)]);
       const { cursorKey } = fixture.log;
@@ -39,7 +39,7 @@ export function eventLogSuite(name: string, makeFixture: () => Promise<EventLogF
       expect(await log.newest()).toBe(positions.at(-1));
     });
 
-    test("gives back what was told, unchanged", async () => {
+    test("returns events unchanged", async () => {
       const event: NewEvent = {
         type: "file.changed",
         owner: "alice",
@@ -52,7 +52,7 @@ export function eventLogSuite(name: string, makeFixture: () => Promise<EventLogF
       expect(stored).toMatchObject({ ...event, data: event.data });
     });
 
-    test("answers only what is in the scope", async () => {
+    test("returns only events in the scope", async () => {
       await fixture.log.append([
         started("alice", 1, "ses_1"),
         started("bob", 2, "ses_1"),
@@ -68,7 +68,7 @@ export function eventLogSuite(name: string, makeFixture: () => Promise<EventLogF
       expect(await numbers({ owner: "alice' OR '1'='1" })).toEqual([]);
     });
 
-    test("answers the latest events of a session, the oldest first", async () => {
+    test("returns the latest events of a session, oldest first", async () => {
       await fixture.log.append([
         started("alice", 10, "ses_1"),
         started("alice", 90, "ses_1"),
@@ -84,7 +84,7 @@ export function eventLogSuite(name: string, makeFixture: () => Promise<EventLogF
       expect(await latest("ses_3", 1000, 5)).toEqual([]);
     });
 
-    test("pages come to the end, and begin behind the page before", async () => {
+    test("pages end, and continue after the previous page", async () => {
       await fixture.log.append(Array.from({ length: 25 }, (_, at) => started("alice", at)));
       const seen: number[] = [];
       let after = 0;
@@ -99,7 +99,7 @@ export function eventLogSuite(name: string, makeFixture: () => Promise<EventLogF
       expect(after).toBe(await fixture.log.newest());
     });
 
-    test("removes by age, and tells up to where", async () => {
+    test("removes by age, and reports up to where", async () => {
       await fixture.log.append([started("alice", 10), started("bob", 20), started("alice", 30)]);
       const [, second] = await all(fixture.log);
       await prune(fixture.log, { ...KEEP_ALL, maxAgeMs: 5 }, 30);
@@ -110,7 +110,7 @@ export function eventLogSuite(name: string, makeFixture: () => Promise<EventLogF
       expect((await reopened.read({ after: 0, limit: 10 })).removedUpTo).toBe(second?.position);
     });
 
-    test("never gives a position twice, also when all events are gone", async () => {
+    test("never uses a position twice, even if all events are gone", async () => {
       await fixture.log.append([started("alice", 1)]);
       const before = await fixture.log.newest();
       await prune(fixture.log, { ...KEEP_ALL, maxAgeMs: 0 }, 1000);
@@ -120,7 +120,7 @@ export function eventLogSuite(name: string, makeFixture: () => Promise<EventLogF
       expect((await all(log))[0]?.position).toBeGreaterThan(before);
     });
 
-    test("an owner who floods the log loses their own events only", async () => {
+    test("deletes only the events of an owner who floods the log", async () => {
       await fixture.log.append([started("quiet", 1)]);
       await fixture.log.append(Array.from({ length: 200 }, (_, at) => started("loud", at)));
       await fixture.log.append([started("quiet", 2)]);
@@ -134,7 +134,7 @@ export function eventLogSuite(name: string, makeFixture: () => Promise<EventLogF
       expect((await fixture.log.read({ after: 0, limit: 1 })).removedUpTo).toBe(loud.removedUpTo);
     });
 
-    test("is bounded in events and bytes of all owners together", async () => {
+    test("is limited in events and bytes of all owners together", async () => {
       await fixture.log.append([started("quiet", 1)]);
       await fixture.log.append(Array.from({ length: 200 }, (_, at) => started("loud", at)));
       await prune(fixture.log, { ...KEEP_ALL, maxEvents: 100 }, 0);

@@ -36,7 +36,7 @@ export function journalSuite(name: string, makeFixture: () => Promise<JournalFix
       }
     }
 
-    it("gives back what was written, in order, from any cursor, in pages of any size", async () => {
+    it("returns what was written, in order, from any cursor, in pages of any size", async () => {
       const writer = await write();
       await writer.append("stdout", Buffer.from("one "), 1);
       await writer.append("stderr", Buffer.from("two "), 2);
@@ -59,7 +59,7 @@ export function journalSuite(name: string, makeFixture: () => Promise<JournalFix
       await writer.close();
     });
 
-    it("is empty for a command that has printed nothing, and behind the end", async () => {
+    it("is empty for a command without output, and after the end", async () => {
       const nothing = { chunks: [], skippedBytes: 0 };
       expect(await fixture.journal.read("ses_1", "exe_1", 0, 10)).toEqual({
         ...nothing,
@@ -74,7 +74,7 @@ export function journalSuite(name: string, makeFixture: () => Promise<JournalFix
       await writer.close();
     });
 
-    it("skips nothing for a reader that comes while it is written", async () => {
+    it("skips nothing for a reader during a write", async () => {
       const rounds = 150;
       const writer = await write();
       let isOver = false;
@@ -98,7 +98,7 @@ export function journalSuite(name: string, makeFixture: () => Promise<JournalFix
       await writer.close();
     });
 
-    it("goes on behind what an earlier writer left, also in another process", async () => {
+    it("continues after the output of an earlier writer, also in another process", async () => {
       const first = await write();
       await first.append("stdout", Buffer.from("before "), 1);
       await first.skip(5);
@@ -115,7 +115,7 @@ export function journalSuite(name: string, makeFixture: () => Promise<JournalFix
       expect(await readAll(journal)).toBe("before after");
     });
 
-    it("keeps the beginning and the newest of what is too much, once readers have caught up", async () => {
+    it("keeps the beginning and the newest of excess output, once readers have caught up", async () => {
       const caughtUp: number[] = [];
       const writer = await write("exe_1", (upTo) => {
         caughtUp.push(upTo);
@@ -135,7 +135,7 @@ export function journalSuite(name: string, makeFixture: () => Promise<JournalFix
       await writer.close();
     });
 
-    it("removes all output of a session, and of no other", async () => {
+    it("removes all output of one session only", async () => {
       const mine = await write();
       await mine.append("stdout", Buffer.from("mine"), 1);
       await mine.close();

@@ -26,7 +26,7 @@ export function keyStoreSuite(name: string, makeFixture: () => Promise<KeyStoreF
       fixture = await makeFixture();
     });
 
-    it("are the same after a restart, the oldest first", async () => {
+    it("are unchanged after a restart, oldest first", async () => {
       const limits = { maxSessions: 1, maxRunningExecs: 2, maxImageBytes: 3 };
       const full = keyRow(2, { scope: "admin", expiresAtMs: 99.5, ...limits });
       await fixture.store.insert(full);
@@ -35,7 +35,7 @@ export function keyStoreSuite(name: string, makeFixture: () => Promise<KeyStoreF
       expect(await store.list()).toEqual([keyRow(1, { scope: "read" }), full]);
     });
 
-    it("stay revoked as of the first time, also after a restart", async () => {
+    it("stay revoked since the first time, also after a restart", async () => {
       await fixture.store.insert(keyRow(1));
       expect(await fixture.store.revoke("key_1", 10)).toEqual({
         row: keyRow(1, { revokedAtMs: 10 }),
@@ -50,7 +50,7 @@ export function keyStoreSuite(name: string, makeFixture: () => Promise<KeyStoreF
       expect(await store.list()).toEqual([keyRow(1, { revokedAtMs: 10 })]);
     });
 
-    it("are noted as used at the latest time that was told", async () => {
+    it("keep the latest reported time of use", async () => {
       await fixture.store.insert(keyRow(1));
       await fixture.store.insert(keyRow(2));
       await fixture.store.touch(new Map([["key_1", 50]]));
@@ -66,7 +66,7 @@ export function keyStoreSuite(name: string, makeFixture: () => Promise<KeyStoreF
       ]);
     });
 
-    it("are forgotten only when they were revoked before", async () => {
+    it("are deleted only if they were revoked before", async () => {
       for (const number of [1, 2, 3]) await fixture.store.insert(keyRow(number));
       await fixture.store.revoke("key_1", 10);
       await fixture.store.revoke("key_2", 20);

@@ -10,7 +10,7 @@ import { TestNetwork } from "./suites/network/test-network.ts";
 import { sendLarge, serveHttp, serveTcp } from "./suites/network/world.ts";
 import { run } from "./suites/run-command.ts";
 
-/** A sandbox whose network leads into the test's world. */
+/** A sandbox whose network reaches the test's world. */
 export interface NetworkFixture {
   readonly channel: Channel;
   /** The mode that the sandbox reports. */
@@ -57,7 +57,7 @@ export function networkSuite(
       });
       afterAll(() => made?.close());
 
-      it("says what it gives", () => {
+      it("reports its mode", () => {
         expect(setup().mode).toBe(mode);
       });
 
@@ -70,7 +70,7 @@ export function networkSuite(
 }
 
 function basicSuite(setup: () => NetworkSetup): void {
-  it("leads to an allowed host through the proxy, plain, tunnelled and by SOCKS", async () => {
+  it("reaches an allowed host through the proxy: plain, tunnelled and by SOCKS", async () => {
     const { stdout } = await setup().sh(
       "curl -sS http://web.test:PORT/a; curl -sSp http://web.test:PORT/b; " +
         "curl -sS --socks5-hostname 127.0.0.1:3128 http://web.test:PORT/c",
@@ -79,19 +79,19 @@ function basicSuite(setup: () => NetworkSetup): void {
     expect(stdout).toBe(`${host}/a\n${host}/b\n${host}/c\n`);
   });
 
-  it("leads a program that knows no proxy to an allowed host, or nowhere", async () => {
+  it("lets a program that knows no proxy reach an allowed host, or nothing", async () => {
     const { stdout } = await setup().sh(
       `(exec 3<>/dev/tcp/web.test/PORT && printf 'GET /plain HTTP/1.0\\r\\n\\r\\n' >&3 && tail -n 1 <&3) 2>/dev/null || echo nowhere`,
     );
     expect(stdout).toBe(setup().mode === "transparent" ? "GET /plain\n" : "nowhere\n");
   });
 
-  it("shows no servers that are not the sandbox's own", async () => {
+  it("shows only the sandbox's own servers", async () => {
     await setup().sh("(exec 3<>/dev/tcp/web.test/PORT) || true");
     expect(await setup().channel.listPorts()).toEqual([]);
   });
 
-  it("leads to no other host and to no address", async () => {
+  it("reaches no other host and no address", async () => {
     const { stdout } = await setup().sh(
       "for host in other.test 192.0.2.1 198.51.100.7 198.18.200.1; do " +
         "(exec 3<>/dev/tcp/$host/80) 2>/dev/null && echo reached $host; done; echo done",

@@ -44,7 +44,7 @@ export function archiveSuite(fixture: FixtureOf): void {
     ]);
   });
 
-  it("leaves out what is excluded, and all below it", async () => {
+  it("omits excluded paths, and everything below them", async () => {
     const { channel } = fixture();
     for (const path of [
       "a.log",
@@ -63,7 +63,7 @@ export function archiveSuite(fixture: FixtureOf): void {
     expect(unreadable).toBe(0);
   });
 
-  it("takes an archive piece by piece", async () => {
+  it("accepts an archive piece by piece", async () => {
     const { channel } = fixture();
     const archive = writeTar([{ path: "file", type: "file", bytes: Buffer.alloc(300_000, 7) }]);
     async function* pieces(): AsyncGenerator<Uint8Array> {
@@ -94,7 +94,7 @@ export function archiveSuite(fixture: FixtureOf): void {
     }
   });
 
-  it("refuses devices and more than the limits allow", async () => {
+  it("refuses devices, and archives beyond the limits", async () => {
     const { channel } = fixture();
     await channel.makeDirectory("limited");
     const device = writeTar([{ path: "sda", type: "device" }]);

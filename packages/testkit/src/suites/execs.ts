@@ -1,17 +1,17 @@
-/** What applies to commands of both kinds, and to processes besides the shell. */
+/** Commands of both kinds, and separate processes. */
 import { expect, it } from "vitest";
 import type { FixtureOf } from "../channel-fixture.ts";
 import { chunksOf, contentOf, newExecId, run, textOf, withCode } from "./run-command.ts";
 
 export function execSuite(fixture: FixtureOf): void {
-  it("runs a program with its arguments untouched", async () => {
+  it("runs a program with its arguments unchanged", async () => {
     const { stdout, end } = await run(fixture().channel, ["echo", "a  b", "$HOME", "*"]);
     expect(stdout).toBe("a  b $HOME *\n");
     expect(end).toMatchObject({ reason: "exited", exitCode: 0 });
     expect(end.cwd).toBeUndefined();
   });
 
-  it("gives a process its directory and variables, and nothing of the shell's", async () => {
+  it("gives a process its directory and variables, and none of the shell's", async () => {
     const { channel } = fixture();
     const { path } = await channel.makeDirectory("elsewhere");
     await run(channel, "export ONLY_SHELL=1; cd elsewhere");
@@ -22,12 +22,12 @@ export function execSuite(fixture: FixtureOf): void {
     expect((await run(channel, ["printenv", "ONLY_SHELL"])).end.exitCode).toBe(1);
   });
 
-  it("says 127 for a program that does not exist", async () => {
+  it("returns 127 for a program that does not exist", async () => {
     const { end } = await run(fixture().channel, ["no-such-program-anywhere"]);
     expect(end).toMatchObject({ reason: "exited", exitCode: 127 });
   });
 
-  it("never runs a command twice under one id", async () => {
+  it("never runs a command with the same id twice", async () => {
     const { channel } = fixture();
     const { path } = await channel.writeFile("count.log", Buffer.alloc(0));
     const execId = newExecId();
@@ -41,7 +41,7 @@ export function execSuite(fixture: FixtureOf): void {
       expect(end).toMatchObject({ execId, reason: "exited", exitCode: 0 });
   });
 
-  it("runs processes beside each other and beside the shell", async () => {
+  it("runs processes in parallel with each other and the shell", async () => {
     const { channel } = fixture();
     const execId = newExecId();
     const busy = await channel.exec({ kind: "shell", text: "sleep 60" }, { execId });
@@ -57,7 +57,7 @@ export function execSuite(fixture: FixtureOf): void {
     expect((await busy.ended).reason).toBe("killed");
   });
 
-  it("ends a process by a signal and says which", async () => {
+  it("ends a process with a signal and reports it", async () => {
     const { channel } = fixture();
     const execId = newExecId();
     const exec = await channel.exec({ kind: "process", argv: ["sleep", "60"] }, { execId });
@@ -66,7 +66,7 @@ export function execSuite(fixture: FixtureOf): void {
     expect(await channel.signal(execId, 15)).toBe(0);
   });
 
-  it("ends a process at its timeout", async () => {
+  it("ends a process after its timeout", async () => {
     const { end } = await run(fixture().channel, ["sleep", "60"], { timeoutMs: 200 });
     expect(end).toMatchObject({ reason: "timeout", exitCode: 124 });
   });
@@ -88,7 +88,7 @@ export function execSuite(fixture: FixtureOf): void {
     await expect(exec.writeStdin(Buffer.from("more"))).rejects.toMatchObject(withCode("CONFLICT"));
   });
 
-  it("refuses input for a command that was started without", async () => {
+  it("refuses input for a command that was started without stdin", async () => {
     const exec = await fixture().channel.exec(
       { kind: "process", argv: ["true"] },
       { execId: newExecId() },
@@ -112,7 +112,7 @@ export function execSuite(fixture: FixtureOf): void {
     expect((await run(channel, ["tty"])).end.exitCode).toBe(1);
   });
 
-  it("ends the input of a terminal without harm to commands beside it", async () => {
+  it("ends the input of a terminal without affecting other commands", async () => {
     const { channel } = fixture();
     const beside = await channel.exec(
       { kind: "process", argv: ["sleep", "1"] },
@@ -131,7 +131,7 @@ export function execSuite(fixture: FixtureOf): void {
     expect(await beside.ended).toMatchObject({ reason: "exited", exitCode: 0 });
   });
 
-  it("lists commands with their ends until they are forgotten", async () => {
+  it("lists commands with their results until they are forgotten", async () => {
     const { channel } = fixture();
     const { execId } = await run(channel, ["false"]);
     const listed = (await channel.listExecs()).find((exec) => exec.execId === execId);
@@ -147,7 +147,7 @@ export function execSuite(fixture: FixtureOf): void {
     await expect(channel.forgetExec(execId)).rejects.toMatchObject(withCode("EXEC_NOT_FOUND"));
   });
 
-  it("does not forget a command that runs", async () => {
+  it("does not forget a running command", async () => {
     const { channel } = fixture();
     const execId = newExecId();
     const exec = await channel.exec({ kind: "process", argv: ["sleep", "60"] }, { execId });
@@ -156,7 +156,7 @@ export function execSuite(fixture: FixtureOf): void {
     await exec.ended;
   });
 
-  it("refuses an id that is none", async () => {
+  it("refuses an invalid id", async () => {
     for (const execId of ["", "a b", "../x", "x".repeat(65)]) {
       await expect(
         fixture().channel.exec({ kind: "shell", text: "true" }, { execId }),

@@ -1,4 +1,4 @@
-/** What file operations guarantee. */
+/** Guarantees of file operations. */
 import { randomBytes } from "node:crypto";
 import { expect, it } from "vitest";
 import type { FixtureOf } from "../channel-fixture.ts";
@@ -12,7 +12,7 @@ export function fileSuite(fixture: FixtureOf): void {
     ["text", Buffer.from("grüße\r\n")],
     ["bytes of every kind", Buffer.from(Array.from({ length: 1024 }, (_, i) => i % 256))],
     ["more than any window", randomBytes(2_000_000)],
-  ])("gives back %s as it was written", async (_, bytes) => {
+  ])("returns %s unchanged", async (_, bytes) => {
     const { channel } = fixture();
     const written = await channel.writeFile("round-trip", bytes);
     expect(written).toEqual({
@@ -26,7 +26,7 @@ export function fileSuite(fixture: FixtureOf): void {
     expect(Buffer.concat(await Array.fromAsync(file.body)).equals(bytes)).toBe(true);
   });
 
-  it("takes content piece by piece", async () => {
+  it("accepts content piece by piece", async () => {
     const { channel } = fixture();
     const pieces = Array.from({ length: 100 }, (_, i) => Buffer.alloc(10_000, i));
     async function* source(): AsyncGenerator<Uint8Array> {
@@ -36,7 +36,7 @@ export function fileSuite(fixture: FixtureOf): void {
     expect((await contentOf(channel, "pieces")).equals(Buffer.concat(pieces))).toBe(true);
   });
 
-  it("keeps the old content when the source of the new one fails", async () => {
+  it("keeps the old content if the source of the new one fails", async () => {
     const { channel } = fixture();
     await channel.writeFile("atomic/file", Buffer.from("old"));
     async function* source(): AsyncGenerator<Uint8Array> {
@@ -49,7 +49,7 @@ export function fileSuite(fixture: FixtureOf): void {
     expect(names).toEqual(["file"]);
   });
 
-  it("reads ranges, also beyond the end", async () => {
+  it("reads ranges, including ones beyond the end", async () => {
     const { channel } = fixture();
     await channel.writeFile("ranges", Buffer.from("0123456789"));
     const read = async (range: { offset?: number; length?: number }): Promise<string> => {
@@ -64,7 +64,7 @@ export function fileSuite(fixture: FixtureOf): void {
     expect(await read({ offset: 100 })).toBe("");
   });
 
-  it("may stop reading in the middle", async () => {
+  it("can stop reading in the middle", async () => {
     const { channel } = fixture();
     await channel.writeFile("stopped", randomBytes(1_000_000));
     const file = await channel.readFile("stopped");
@@ -72,7 +72,7 @@ export function fileSuite(fixture: FixtureOf): void {
     expect((await channel.stat("stopped")).size).toBe(1_000_000);
   });
 
-  it("makes parents and sets the mode unless told otherwise", async () => {
+  it("creates parents and sets the mode by default", async () => {
     const { channel } = fixture();
     await channel.writeFile("a/b/c.sh", Buffer.from("x"), { mode: 0o750 });
     expect(await channel.stat("a/b/c.sh")).toMatchObject({
@@ -85,7 +85,7 @@ export function fileSuite(fixture: FixtureOf): void {
     await expect(withoutParents).rejects.toMatchObject(withCode("FILE_NOT_FOUND"));
   });
 
-  it("overwrites only when allowed", async () => {
+  it("overwrites only if allowed", async () => {
     const { channel } = fixture();
     await channel.writeFile("once", Buffer.from("first"));
     const second = channel.writeFile("once", Buffer.from("second"), { overwrite: false });
@@ -95,7 +95,7 @@ export function fileSuite(fixture: FixtureOf): void {
     expect((await contentOf(channel, "once")).toString()).toBe("third");
   });
 
-  it("says FILE_NOT_FOUND for what is not there", async () => {
+  it("returns FILE_NOT_FOUND for missing paths", async () => {
     const { channel } = fixture();
     const missing: ((c: Channel) => Promise<unknown>)[] = [
       (c) => c.stat("missing"),
@@ -113,7 +113,7 @@ export function fileSuite(fixture: FixtureOf): void {
       await expect(attempt(channel)).rejects.toMatchObject(withCode("FILE_NOT_FOUND"));
   });
 
-  it("tells files from directories", async () => {
+  it("distinguishes files and directories", async () => {
     const { channel } = fixture();
     await channel.makeDirectory("a-dir");
     await channel.writeFile("a-file", Buffer.from("x"));
@@ -124,13 +124,13 @@ export function fileSuite(fixture: FixtureOf): void {
     expect((await channel.stat("a-dir")).type).toBe("dir");
   });
 
-  it("refuses paths that cannot be one", async () => {
+  it("refuses invalid paths", async () => {
     for (const path of ["", "a\0b"]) {
       await expect(fixture().channel.stat(path)).rejects.toMatchObject(withCode("INVALID_REQUEST"));
     }
   });
 
-  it("lists a directory page by page, in order, without loss", async () => {
+  it("lists a directory in pages, in order, without loss", async () => {
     const { channel } = fixture();
     await channel.makeDirectory("paged");
     const names = Array.from({ length: 23 }, (_, i) => `f${String(i).padStart(2, "0")}`);
@@ -149,7 +149,7 @@ export function fileSuite(fixture: FixtureOf): void {
     expect(listed).toEqual(names);
   });
 
-  it("lists a tree with each directory before what is in it", async () => {
+  it("lists a tree with each directory before its contents", async () => {
     const { channel } = fixture();
     for (const path of ["tree/b/2", "tree/a/1", "tree/c"])
       await channel.writeFile(path, Buffer.from("x"));
@@ -169,7 +169,7 @@ export function fileSuite(fixture: FixtureOf): void {
     ]);
   });
 
-  it("makes directories, with parents only when asked", async () => {
+  it("creates directories, with parents only on request", async () => {
     const { channel } = fixture();
     await expect(channel.makeDirectory("deep/er/dir")).rejects.toMatchObject(
       withCode("FILE_NOT_FOUND"),
@@ -180,7 +180,7 @@ export function fileSuite(fixture: FixtureOf): void {
     await channel.makeDirectory("deep", { parents: true });
   });
 
-  it("moves files and trees, over others only when asked", async () => {
+  it("moves files and trees, and overwrites only on request", async () => {
     const { channel } = fixture();
     await channel.writeFile("from/x", Buffer.from("moved"));
     await channel.move("from", "to");
@@ -192,7 +192,7 @@ export function fileSuite(fixture: FixtureOf): void {
     await expect(channel.stat("to/x")).rejects.toMatchObject(withCode("FILE_NOT_FOUND"));
   });
 
-  it("removes files and empty directories, and others only when asked to", async () => {
+  it("removes files and empty directories, and others only on request", async () => {
     const { channel } = fixture();
     await channel.writeFile("doomed/x", Buffer.from("x"));
     await channel.writeFile("doomed/y", Buffer.from("y"));
@@ -207,7 +207,7 @@ export function fileSuite(fixture: FixtureOf): void {
     await expect(channel.stat("empty")).rejects.toMatchObject(withCode("FILE_NOT_FOUND"));
   });
 
-  it("follows a link only when asked to, and resolves it", async () => {
+  it("follows a link only on request, and resolves it", async () => {
     const { channel } = fixture();
     const { path } = await channel.writeFile("linked/target", Buffer.from("12345"));
     const link = writeTar([{ path: "link", type: "symlink", target: "linked/target" }]);
@@ -223,7 +223,7 @@ export function fileSuite(fixture: FixtureOf): void {
     expect(await channel.realpath("linked/../linked/./target")).toEqual({ path });
   });
 
-  it("reads a file with its real path, also when its name says that it was removed", async () => {
+  it("reads a file with its real path, even if its name says that it was removed", async () => {
     const { channel } = fixture();
     const name = "real/the file (deleted)";
     const { path } = await channel.writeFile(name, Buffer.from("x"));
@@ -239,7 +239,7 @@ export function fileSuite(fixture: FixtureOf): void {
     expect(rest).not.toHaveProperty("realPath");
   });
 
-  it("adds to the end of a file, which need not be there, all or nothing", async () => {
+  it("appends to a file, which is created if needed, completely or not at all", async () => {
     const { channel } = fixture();
     const first = await channel.appendFile("logs/log", Buffer.from("one\n"), { mode: 0o640 });
     expect(first).toMatchObject({ size: 4 });
@@ -266,7 +266,7 @@ export function fileSuite(fixture: FixtureOf): void {
     );
   });
 
-  it("keeps appends of several callers apart", async () => {
+  it("does not mix appends of several callers", async () => {
     const { channel } = fixture();
     await Promise.all(
       Array.from({ length: 20 }, (_, i) =>
@@ -277,7 +277,7 @@ export function fileSuite(fixture: FixtureOf): void {
     expect(runs.map((run) => run.length)).toEqual(Array.from({ length: 20 }, () => 200_000));
   });
 
-  it("writes and appends to the version that was named, and to no other", async () => {
+  it("writes and appends only to the given version", async () => {
     const { channel } = fixture();
     const { version } = await channel.writeFile("versioned", Buffer.from("a"));
     expect((await channel.stat("versioned")).version).toBe(version);
@@ -295,7 +295,7 @@ export function fileSuite(fixture: FixtureOf): void {
     expect((await contentOf(channel, "versioned")).toString()).toBe("bc");
   });
 
-  it("gives each of many quick writes a distinct version", async () => {
+  it("gives each of many quick writes a different version", async () => {
     const { channel } = fixture();
     const versions = new Set<string>();
     for (let i = 0; i < 200; i++)
@@ -303,7 +303,7 @@ export function fileSuite(fixture: FixtureOf): void {
     expect(versions.size).toBe(200);
   });
 
-  it("loses no change of callers who read, change and write under a condition", async () => {
+  it("loses no change of callers that read, change and write conditionally", async () => {
     const { channel } = fixture();
     await channel.writeFile("counter", Buffer.from("000"));
     let refused = 0;
@@ -329,7 +329,7 @@ export function fileSuite(fixture: FixtureOf): void {
     expect(refused).toBeGreaterThan(0);
   });
 
-  it("copies files and trees with their modes, over others only when asked", async () => {
+  it("copies files and trees with their modes, and overwrites only on request", async () => {
     const { channel } = fixture();
     await channel.writeFile("source/bin/tool", Buffer.from("tool"), { mode: 0o750 });
     await channel.writeFile("source/data", randomBytes(300_000));
@@ -368,7 +368,7 @@ export function fileSuite(fixture: FixtureOf): void {
     ]);
   });
 
-  it("takes paths that are not UTF-8 as bytes, and names them so", async () => {
+  it("accepts paths that are not UTF-8 as bytes, and returns them", async () => {
     const { channel } = fixture();
     const raw = (name: string): Uint8Array => Buffer.from(`raw/${name}`, "latin1");
     const base64 = (name: string): unknown =>
@@ -432,7 +432,7 @@ export function fileSuite(fixture: FixtureOf): void {
     expect((await contentOf(channel, path)).toString()).toBe("from inside\n");
   });
 
-  it("tells of changes from the moment a watch is there until it is left", async () => {
+  it("reports changes from the start of a watch to its end", async () => {
     const { channel } = fixture();
     await channel.makeDirectory("watched/below", { parents: true });
     const stop = new AbortController();

@@ -19,7 +19,7 @@ async function runIn(
 }
 
 export function namedShellSuite(fixture: FixtureOf): void {
-  it("keeps directory and variables of each shell apart", async () => {
+  it("keeps separate directories and variables for each shell", async () => {
     const { channel } = fixture();
     const { path } = await channel.makeDirectory("apart");
     await runIn(channel, "one", `cd ${path}`);
@@ -33,7 +33,7 @@ export function namedShellSuite(fixture: FixtureOf): void {
     expect((await runIn(channel, "default", 'echo "<$WHO>"')).stdout).toBe("<>\n");
   });
 
-  it("runs commands of different shells beside each other", async () => {
+  it("runs commands of different shells in parallel", async () => {
     const { channel } = fixture();
     const busy = await start(channel, "sleep 60", "slow");
     expect((await runIn(channel, "quick", "echo done")).stdout).toBe("done\n");
@@ -41,7 +41,7 @@ export function namedShellSuite(fixture: FixtureOf): void {
     await busy.ended;
   });
 
-  it("lists shells with their directories and what they run", async () => {
+  it("lists shells with their directories and running commands", async () => {
     const { channel } = fixture();
     const { path } = await channel.makeDirectory("listed");
     await runIn(channel, "idle-one", `cd ${path}`);
@@ -55,7 +55,7 @@ export function namedShellSuite(fixture: FixtureOf): void {
     await busy.ended;
   });
 
-  it("closes a shell: what ran in it is cancelled, and its name is free for a fresh one", async () => {
+  it("closes a shell: its command is cancelled, and its name is available for a new one", async () => {
     const { channel } = fixture();
     await runIn(channel, "closed", "export OLD=1");
     const running = await start(channel, "sleep 60", "closed");
@@ -72,7 +72,7 @@ export function namedShellSuite(fixture: FixtureOf): void {
     await expect(channel.closeShell("closed")).rejects.toMatchObject(withCode("SHELL_NOT_FOUND"));
   });
 
-  it("has a bounded number of shells", async () => {
+  it("limits the number of shells", async () => {
     const { channel } = fixture();
     const before = new Set((await channel.shells()).map((shell) => shell.name));
     const made: string[] = [];
@@ -111,7 +111,7 @@ export function namedShellSuite(fixture: FixtureOf): void {
     const first = await output.next();
     expect(Buffer.from(first.value?.bytes ?? []).toString()).toBe("partial\n");
     expect(await channel.cancel(exec.execId)).toBe(true);
-    // An interrupted shell begins a new line on stderr.
+    // An interrupted shell starts a new line on stderr.
     expect(textOf(await chunksOf(exec), "stdout")).toBe("");
     expect(await exec.ended).toMatchObject({ reason: "cancelled", exitCode: 130 });
     expect(await channel.cancel(exec.execId)).toBe(false);
@@ -143,7 +143,7 @@ export function namedShellSuite(fixture: FixtureOf): void {
     expect((await run(channel, `cat ${path}`)).stdout).toBe("");
   });
 
-  it("keeps a terminal in a shell that was given one, and its state", async () => {
+  it("keeps a terminal and its state in a shell that was given one", async () => {
     const { channel } = fixture();
     const command = { kind: "shell", shell: "screen" } as const;
     const first = await channel.exec(
@@ -157,7 +157,7 @@ export function namedShellSuite(fixture: FixtureOf): void {
     await channel.closeShell("screen");
   });
 
-  it("knows no command to cancel that does not exist", async () => {
+  it("cannot cancel an unknown command", async () => {
     await expect(fixture().channel.cancel("no-such-command")).rejects.toMatchObject(
       withCode("EXEC_NOT_FOUND"),
     );

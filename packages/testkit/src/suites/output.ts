@@ -8,7 +8,7 @@ import { chunksOf, newExecId, run, textOf } from "./run-command.ts";
 const MORE_THAN_ANY_WINDOW_BYTES = 3_000_000;
 
 export function outputSuite(fixture: FixtureOf): void {
-  it("keeps stdout and stderr apart, with offsets in the merged whole", async () => {
+  it("keeps stdout and stderr separate, with offsets in the merged output", async () => {
     const { chunks, stdout, stderr, end } = await run(
       fixture().channel,
       "echo out; echo err >&2; echo more",
@@ -22,7 +22,7 @@ export function outputSuite(fixture: FixtureOf): void {
     expect(end).toMatchObject({ stdoutBytes: 9, stderrBytes: 4, droppedBytes: 0 });
   });
 
-  it("merges stderr into stdout in exact order when asked", async () => {
+  it("merges stderr into stdout in exact order on request", async () => {
     const { stdout, stderr } = await run(
       fixture().channel,
       "echo 1; echo 2 >&2; echo 3; echo 4 >&2",
@@ -31,7 +31,7 @@ export function outputSuite(fixture: FixtureOf): void {
     expect([stdout, stderr]).toEqual(["1\n2\n3\n4\n", ""]);
   });
 
-  it("passes bytes that are no text through unchanged", async () => {
+  it("does not change bytes that are not text", async () => {
     const { channel } = fixture();
     const bytes = Buffer.from(Array.from({ length: 512 }, (_, i) => i % 256));
     await channel.writeFile("binary", bytes);
@@ -74,7 +74,7 @@ export function outputSuite(fixture: FixtureOf): void {
     expect(Buffer.concat(chunks.map((c) => c.bytes)).equals(bytes)).toBe(true);
   });
 
-  it("tells the end to one who waits for it without reading", async () => {
+  it("reports the end to a caller that waits for it without reading", async () => {
     const exec = await fixture().channel.exec(
       { kind: "shell", text: "echo unread" },
       { execId: newExecId() },
@@ -83,7 +83,7 @@ export function outputSuite(fixture: FixtureOf): void {
     expect(textOf(await chunksOf(exec))).toBe("unread\n");
   });
 
-  it("goes on at an offset for a reader who comes back", async () => {
+  it("continues at an offset for a reader that reconnects", async () => {
     const { channel } = fixture();
     const execId = newExecId();
     const first = await channel.exec({ kind: "shell", text: "printf abcdef" }, { execId });
@@ -95,7 +95,7 @@ export function outputSuite(fixture: FixtureOf): void {
     expect(await again.ended).toMatchObject({ reason: "exited", exitCode: 0 });
   });
 
-  it("lets a command go on that its reader has left", async () => {
+  it("lets a command continue after its reader has left", async () => {
     const { channel } = fixture();
     const execId = newExecId();
     const exec = await channel.exec({ kind: "process", argv: ["sleep", "0.3"] }, { execId });
@@ -106,7 +106,7 @@ export function outputSuite(fixture: FixtureOf): void {
     expect(await again.ended).toMatchObject({ reason: "exited", exitCode: 0 });
   });
 
-  it("may be left in the middle and read on", async () => {
+  it("can be left in the middle and continued", async () => {
     const { channel } = fixture();
     await channel.writeFile("two-parts", randomBytes(200_000));
     const exec = await channel.exec(

@@ -6,7 +6,7 @@ import { commandOf, newExecId, run, withCode } from "./run-command.ts";
 const UNUSED_PORT = 40_003;
 
 export function sharingSuite(fixture: FixtureOf): void {
-  it("answers how it is", async () => {
+  it("reports its state", async () => {
     const health = await fixture().channel.ping();
     expect(health.uptimeMs).toBeGreaterThanOrEqual(0);
     expect(health.rssBytes).toBeGreaterThan(0);
@@ -18,7 +18,7 @@ export function sharingSuite(fixture: FixtureOf): void {
     );
   });
 
-  it("carries bytes both ways to a port inside, and half-closes", async ({ skip }) => {
+  it("transfers bytes both ways to a port inside, and half-closes", async ({ skip }) => {
     const { channel, echoServer, hidesListeners = false } = fixture();
     if (echoServer === undefined) {
       skip("this sandbox has no program that listens on a port");
@@ -47,7 +47,7 @@ export function sharingSuite(fixture: FixtureOf): void {
     await server.ended;
   });
 
-  it("does not begin what was given up before", async () => {
+  it("does not start what was aborted before", async () => {
     const { channel } = fixture();
     const signal = AbortSignal.abort(new Error("not wanted"));
     const execId = newExecId();
@@ -59,7 +59,7 @@ export function sharingSuite(fixture: FixtureOf): void {
     await expect(channel.dial(UNUSED_PORT, signal)).rejects.toMatchObject(withCode("CANCELLED"));
   });
 
-  it("lets go of a command whose caller gives up, and the command goes on", async () => {
+  it("releases a command whose caller aborts, and the command continues", async () => {
     const { channel } = fixture();
     const abort = new AbortController();
     const execId = newExecId();
@@ -83,7 +83,7 @@ export function sharingSuite(fixture: FixtureOf): void {
     }
   });
 
-  it("may be closed while commands and reads are open; the commands go on", async () => {
+  it("can be closed while commands and reads are open; the commands continue", async () => {
     const { channel, reopen } = fixture();
     await channel.writeFile("open", Buffer.alloc(1_000_000));
     const other = await reopen();

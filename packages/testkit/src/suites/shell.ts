@@ -14,7 +14,7 @@ export function shellSuite(fixture: FixtureOf): void {
     expect(end.cwd).toMatch(/\/kept dir$/);
   });
 
-  it("gives a command its own directory and variables, and takes them back", async () => {
+  it("gives a command its own directory and variables, and restores them", async () => {
     const { channel } = fixture();
     const { path } = await channel.makeDirectory("given");
     await run(channel, "export GIVEN=before");
@@ -39,7 +39,7 @@ export function shellSuite(fixture: FixtureOf): void {
     expect(stdout).toBe("");
   });
 
-  it("takes an unfinished quote for an error of that command, not for a hang", async () => {
+  it("treats an unfinished quote as an error of that command, not a hang", async () => {
     const { channel } = fixture();
     const { end, stderr } = await run(channel, "echo 'unfinished");
     expect(end.reason).toBe("exited");
@@ -48,7 +48,7 @@ export function shellSuite(fixture: FixtureOf): void {
     expect((await run(channel, "echo next")).stdout).toBe("next\n");
   });
 
-  it("ends a command at its timeout, keeps what it had said, and lives on with its state", async () => {
+  it("ends a command after its timeout, keeps its output, and continues with its state", async () => {
     const { channel } = fixture();
     await run(channel, "export BEFORE=still-here");
     const { end, stdout } = await run(channel, "echo partial; sleep 60; echo never", {
@@ -66,7 +66,7 @@ export function shellSuite(fixture: FixtureOf): void {
     expect(end).toMatchObject({ reason: "idle_timeout", exitCode: 124 });
   });
 
-  it("starts anew in the same directory after `exit`, and says so with that command and the next", async () => {
+  it("starts again in the same directory after `exit`, and reports this with that command and the next", async () => {
     const { channel } = fixture();
     const { path } = await channel.makeDirectory("before-exit");
     await run(channel, `cd ${path}; export LOST=yes`);
@@ -81,7 +81,7 @@ export function shellSuite(fixture: FixtureOf): void {
     expect((await run(channel, "true")).end.shellRestarted).toBe(false);
   });
 
-  it("runs its commands one after the other, in the order they came", async () => {
+  it("runs its commands one after the other, in their order", async () => {
     const { channel } = fixture();
     const path = (await channel.writeFile("order.log", Buffer.alloc(0))).path;
     await Promise.all([
@@ -107,7 +107,7 @@ export function shellSuite(fixture: FixtureOf): void {
     expect((await run(channel, "echo next")).stdout).toBe("next\n");
   });
 
-  it("gets input that is complete and closed before the shell looks at it", async () => {
+  it("gets input that is complete and closed before the shell reads it", async () => {
     const { channel } = fixture();
     for (let i = 0; i < 20; i++) {
       const exec = await channel.exec(
@@ -121,12 +121,12 @@ export function shellSuite(fixture: FixtureOf): void {
     }
   });
 
-  it("takes a command text larger than any window", async () => {
+  it("accepts a command text larger than any window", async () => {
     const word = "x".repeat(400_000);
     expect((await run(fixture().channel, `echo ${word}`)).stdout).toBe(`${word}\n`);
   });
 
-  it("does not wait for what a command leaves in the background, whose output can still be followed", async () => {
+  it("does not wait for background processes of a command, whose output can still be followed", async () => {
     const { channel } = fixture();
     const { execId, stdout, end } = await run(channel, "sleep 1 && echo late &\necho prompt");
     expect(stdout).toBe("prompt\n");
@@ -137,7 +137,7 @@ export function shellSuite(fixture: FixtureOf): void {
     expect(Buffer.concat(chunks.map((c) => c.bytes)).toString()).toBe("late\n");
   });
 
-  it("says that no more output can come of a command that leaves nothing behind", async () => {
+  it("reports that no more output can arrive for a command without background processes", async () => {
     const { channel } = fixture();
     for (let i = 0; i < 10; i++) {
       expect((await run(channel, "echo out; echo err >&2")).end.outputOpen).toBe(false);

@@ -16,14 +16,14 @@ export function storeExecSuite(fixture: StoreFixtureOf): void {
   it.each([
     ["without what may be absent", execRow("s1")],
     ["with all that there is", fullExecRow("s1")],
-  ])("gives back a command %s, to its session only", async (_, row) => {
+  ])("returns a command %s, to its session only", async (_, row) => {
     expect(await store().insertExec(row, FENCE, MANY)).toEqual({ inserted: true });
     expect(await store().getExec("s1", row.id)).toStrictEqual(row);
     expect(await store().getExec("s2", row.id)).toBeUndefined();
     expect(await store().getExec("s1", "exe_unknown")).toBeUndefined();
   });
 
-  it("changes what a patch names and nothing else", async () => {
+  it("changes only the properties in a patch", async () => {
     const row = execRow("s1", { status: "queued" });
     const other = execRow("s1");
     await store().insertExec(row, FENCE, MANY);
@@ -49,7 +49,7 @@ export function storeExecSuite(fixture: StoreFixtureOf): void {
     expect(await store().getExec("s1", other.id)).toStrictEqual(other);
   });
 
-  it("takes a patch that sets nothing, and one for a command that is unknown", async () => {
+  it("accepts an empty patch, and one for an unknown command", async () => {
     const row = execRow("s1");
     await store().insertExec(row, FENCE, MANY);
     await store().updateExec("s1", row.id, FENCE, {});
@@ -57,7 +57,7 @@ export function storeExecSuite(fixture: StoreFixtureOf): void {
     expect((await store().listExecs("s1", { limit: 10 })).rows).toStrictEqual([row]);
   });
 
-  it("answers a repeated request with its command, one per session", async () => {
+  it("returns the command of a repeated request, one per session", async () => {
     const first = execRow("s1", { idempotencyKey: "k", requestHash: "h" });
     await store().insertExec(first, FENCE, MANY);
     expect(
@@ -74,7 +74,7 @@ export function storeExecSuite(fixture: StoreFixtureOf): void {
     expect(await store().insertExec(execRow("s1"), FENCE, MANY)).toEqual({ inserted: true });
   });
 
-  it("lets a request be repeated whose command was not started", async () => {
+  it("allows a request to be repeated if its command was not started", async () => {
     const first = execRow("s1", { idempotencyKey: "k", status: "queued" });
     await store().insertExec(first, FENCE, MANY);
     await store().updateExec("s1", first.id, FENCE, { status: "done", endReason: "not_started" });
@@ -85,7 +85,7 @@ export function storeExecSuite(fixture: StoreFixtureOf): void {
     expect((await store().getExec("s1", first.id))?.endReason).toBe("not_started");
   });
 
-  it("removes a request when an empty one is put in its place", async () => {
+  it("removes a request if an empty one replaces it", async () => {
     const row = execRow("s1", { request: "{}" });
     await store().insertExec(row, FENCE, MANY);
     await store().updateExec("s1", row.id, FENCE, { request: "" });
@@ -93,7 +93,7 @@ export function storeExecSuite(fixture: StoreFixtureOf): void {
     expect(await store().getExec("s1", row.id)).toStrictEqual(rest);
   });
 
-  it("counts the commands that are younger, or had not ended when one began", async () => {
+  it("counts commands that are younger, or had not ended when one started", async () => {
     const row = execRow("s1", { id: "m", startedAtMs: 100 });
     await store().insertExec(row, FENCE, MANY);
     await store().insertExec(
@@ -116,7 +116,7 @@ export function storeExecSuite(fixture: StoreFixtureOf): void {
     expect(await store().countExecsAfter(row)).toBe(3);
   });
 
-  it("refuses a command of no session, and an id that is taken", async () => {
+  it("refuses a command of an unknown session, and an id that is in use", async () => {
     const row = execRow("s1");
     await store().insertExec(row, FENCE, MANY);
     await expect(
@@ -127,7 +127,7 @@ export function storeExecSuite(fixture: StoreFixtureOf): void {
     });
   });
 
-  it("knows all that have not finished: those that run before those that wait, oldest first", async () => {
+  it("lists all unfinished commands: running ones before waiting ones, oldest first", async () => {
     await store().insertExec(execRow("s1", { id: "b", startedAtMs: 2 }), FENCE, MANY);
     await store().insertExec(
       execRow("s2", { id: "a", startedAtMs: 1, status: "queued" }),

@@ -47,7 +47,7 @@ export function storeListSuite(fixture: StoreFixtureOf): void {
     expect(pages).toEqual([["a", "d"], ["c", "b"], ["e"]]);
   });
 
-  it("lists the sessions of all owners when none is named", async () => {
+  it("lists the sessions of all owners if none is named", async () => {
     await insertAll([
       { id: "b", createdAtMs: 20, owner: "bob" },
       { id: "ended", createdAtMs: 40, owner: "carol", status: "destroyed" },
@@ -83,14 +83,14 @@ export function storeListSuite(fixture: StoreFixtureOf): void {
     }
   });
 
-  it("has no cursor behind the last page, however full that is", async () => {
+  it("has no cursor after the last page, even if that page is full", async () => {
     await insertAll([{ id: "a" }, { id: "b" }]);
     const page = await store().listSessions({ owner: "alice", limit: 2 });
     expect(page).not.toHaveProperty("nextCursor");
     expect(await store().listSessions({ owner: "nobody", limit: 2 })).toEqual({ rows: [] });
   });
 
-  it("neither repeats nor leaves out a session when others come and go between pages", async () => {
+  it("neither repeats nor omits a session if others are created and end between pages", async () => {
     await insertAll(
       ["a", "b", "c", "d"].map((id, at) => ({ id, createdAtMs: 100 - at, endedAtMs: at })),
     );
@@ -116,7 +116,7 @@ export function storeListSuite(fixture: StoreFixtureOf): void {
     expect(await listed({ status: "failed" })).toEqual([]);
   });
 
-  it("filters by metadata, all of which must fit", async () => {
+  it("filters by metadata, all of which must match", async () => {
     await insertAll([
       { id: "a", metadata: { team: "x", stage: "1" } },
       { id: "b", metadata: { team: "x", stage: "2" } },
@@ -131,7 +131,7 @@ export function storeListSuite(fixture: StoreFixtureOf): void {
     expect(await listed({ metadata: {} })).toEqual(["d", "c", "b", "a"]);
   });
 
-  it("fills a page with what fits the filter, however rare that is", async () => {
+  it("fills a page with matching sessions, however rare they are", async () => {
     await insertAll(
       Array.from({ length: 60 }, (_, i) => ({
         id: `s${String(i).padStart(2, "0")}`,

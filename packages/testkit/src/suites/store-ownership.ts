@@ -16,14 +16,14 @@ function pooled(id: string): SideSandboxRow {
 export function storeOwnershipSuite(fixture: StoreFixtureOf): void {
   const store = (): SessionStore => fixture().store;
 
-  /** The daemon that joined first leaves, and another one claims what it served. */
+  /** The daemon that joined first leaves, and another one claims its sessions. */
   async function succeed(): Promise<number> {
     await store().leave(FENCE);
     const { fence } = await store().join("http://10.0.0.2:8080", FIRST_READING);
     return fence;
   }
 
-  it("gives every run of a daemon a greater token, and knows where those that live are", async () => {
+  it("gives every run of a daemon a greater token, and knows the addresses of live daemons", async () => {
     expect(await store().livingDaemon(FENCE)).toEqual({ fence: FENCE });
     const fence = await succeed();
     expect(fence).toBeGreaterThan(FENCE);
@@ -32,7 +32,7 @@ export function storeOwnershipSuite(fixture: StoreFixtureOf): void {
     expect(await store().livingDaemon(fence + 1)).toBeUndefined();
   });
 
-  it("gives what a daemon served to the next one that claims it, with its token", async () => {
+  it("gives a daemon's sessions to the next one that claims them, with its token", async () => {
     const living = sessionRow({ id: "living" });
     await store().insertSession(living, MANY);
     await store().insertSession(sessionRow({ id: "ended", status: "destroyed" }), MANY);
@@ -43,7 +43,7 @@ export function storeOwnershipSuite(fixture: StoreFixtureOf): void {
     expect(await store().claim(fence, [PLACE])).toEqual({ sessions: [] });
   });
 
-  it("claims an ended session whose command has not ended, for somebody has to end it", async () => {
+  it("claims an ended session whose command has not ended, because a daemon must end it", async () => {
     await store().insertSession(sessionRow({ id: "s" }), MANY);
     const exec = execRow("s", { id: "exe_1", status: "running" });
     await store().insertExec(exec, FENCE, MANY);
@@ -55,7 +55,7 @@ export function storeOwnershipSuite(fixture: StoreFixtureOf): void {
     expect(await store().unfinishedExecs(fence)).toStrictEqual([exec]);
   });
 
-  it("lets a daemon that lost a session change nothing of it any more", async () => {
+  it("lets a daemon that lost a session no longer change it", async () => {
     const row = sessionRow({ id: "s" });
     await store().insertSession(row, MANY);
     const exec = execRow("s", { id: "exe_1", status: "running" });
@@ -82,7 +82,7 @@ export function storeOwnershipSuite(fixture: StoreFixtureOf): void {
     });
   });
 
-  it("lets a daemon that is held for dead add and claim nothing", async () => {
+  it("lets a daemon that is declared dead add and claim nothing", async () => {
     await store().leave(FENCE);
     expect(await store().beat(FENCE, 0, FIRST_READING)).toBeUndefined();
     await expect(store().insertSession(sessionRow({ id: "s" }), MANY)).rejects.toMatchObject(moved);
@@ -93,7 +93,7 @@ export function storeOwnershipSuite(fixture: StoreFixtureOf): void {
     expect(await store().sandboxesAt(PLACE)).toEqual(new Set());
   });
 
-  it("rejects a change of a command of a session that it does not know", async () => {
+  it("rejects a change of a command of an unknown session", async () => {
     await expect(store().updateExec("none", "exe", FENCE, { cwd: "/" })).rejects.toMatchObject(
       moved,
     );
@@ -136,7 +136,7 @@ export function storeOwnershipSuite(fixture: StoreFixtureOf): void {
     expect([...(await store().sandboxesAt(PLACE))]).toEqual([]);
   });
 
-  it("leaves a sandbox in the pool if the session is refused", async () => {
+  it("keeps a sandbox in the pool if the session is refused", async () => {
     await store().insertSideSandbox(pooled("ses_1"));
     const key = "user:u:default";
     await store().insertSession(sessionRow({ key }), MANY);
@@ -148,7 +148,7 @@ export function storeOwnershipSuite(fixture: StoreFixtureOf): void {
     expect(await store().insertSession(row, MANY)).toEqual({ inserted: true });
   });
 
-  it("leaves a sandbox in the pool if its session cannot be written", async () => {
+  it("keeps a sandbox in the pool if its session cannot be written", async () => {
     await store().insertSession(sessionRow({ id: "ses_1", status: "destroyed" }), MANY);
     await store().insertSideSandbox(pooled("ses_1"));
     const row = sessionRow({ id: "ses_1", acquireSource: "pool" });
@@ -158,7 +158,7 @@ export function storeOwnershipSuite(fixture: StoreFixtureOf): void {
     expect(await store().sandboxesAt(PLACE)).toEqual(new Set(["ses_1"]));
   });
 
-  it("turns no sandbox into a session that another daemon's token was recorded for", async () => {
+  it("does not turn a sandbox that another daemon's token was recorded for into a session", async () => {
     await store().insertSideSandbox(pooled("ses_1"));
     const fence = await succeed();
     const row = sessionRow({ id: "ses_1", fence, acquireSource: "pool" });

@@ -11,7 +11,7 @@ export function storeQuotaSuite(fixture: StoreFixtureOf): void {
   const admitted = (answers: readonly { readonly inserted: boolean }[]): number =>
     answers.filter(({ inserted }) => inserted).length;
 
-  it("lets in as many sessions of an owner as it may have, of all who ask at once", async () => {
+  it("admits as many concurrent sessions of an owner as allowed", async () => {
     await store().insertSession(sessionRow({ status: "destroying" }), MANY);
     await store().insertSession(sessionRow({ status: "destroyed" }), MANY);
     await store().insertSession(sessionRow({ owner: "bob" }), MANY);
@@ -26,7 +26,7 @@ export function storeQuotaSuite(fixture: StoreFixtureOf): void {
     });
   });
 
-  it("answers who asks for a session that there is, also when the quota is reached", async () => {
+  it("returns an existing session even if the quota is reached", async () => {
     const row = sessionRow({ key: "user:u:default", idempotencyKey: "k" });
     await store().insertSession(row, MANY);
     for (const again of [{ key: "user:u:default" }, { idempotencyKey: "k" }])
@@ -36,7 +36,7 @@ export function storeQuotaSuite(fixture: StoreFixtureOf): void {
       });
   });
 
-  it.each([5, 100])("lets in %i commands of an owner, of all who ask at once", async (max) => {
+  it.each([5, 100])("admits %i concurrent commands of an owner", async (max) => {
     await store().insertSession(sessionRow({ id: "s1" }), MANY);
     await store().insertSession(sessionRow({ id: "s2" }), MANY);
     await store().insertExec(execRow("s1", { status: "done" }), FENCE, MANY);
@@ -52,7 +52,7 @@ export function storeQuotaSuite(fixture: StoreFixtureOf): void {
     expect(await store().insertExec(execRow("s1"), FENCE, max)).toEqual(full);
   });
 
-  it("answers a repeated command, also when the quota is reached", async () => {
+  it("returns a repeated command even if the quota is reached", async () => {
     await store().insertSession(sessionRow({ id: "s" }), MANY);
     const row = execRow("s", { status: "running", idempotencyKey: "k" });
     await store().insertExec(row, FENCE, MANY);
@@ -64,7 +64,7 @@ export function storeQuotaSuite(fixture: StoreFixtureOf): void {
     );
   });
 
-  it("lets in as many workspaces of an owner as it may have, of all who ask at once", async () => {
+  it("admits as many concurrent workspaces of an owner as allowed", async () => {
     const rows = Array.from({ length: 12 }, (_, at) =>
       workspaceRow({ id: `w${at}`, diskId: `wsp_${at}` }),
     );

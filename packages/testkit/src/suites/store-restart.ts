@@ -5,7 +5,7 @@ import { withCode } from "./run-command.ts";
 import { FENCE, MANY, fullExecRow, fullSessionRow, workspaceRow } from "./store-rows.ts";
 
 export function storeRestartSuite(fixture: StoreFixtureOf): void {
-  it("is new until a daemon has come up on it, however often it is opened before", async () => {
+  it("is new until a daemon has started on it, however often it is opened before", async () => {
     const { store, reopen } = fixture();
     expect(store.isNew).toBe(true);
     const again = await reopen();
@@ -30,7 +30,7 @@ export function storeRestartSuite(fixture: StoreFixtureOf): void {
     expect(await again.allWorkspaces()).toStrictEqual([workspace]);
   });
 
-  it("rejects once it is closed, and may be closed twice", async () => {
+  it("rejects after it is closed, and can be closed twice", async () => {
     const { store } = fixture();
     store.close();
     store.close();

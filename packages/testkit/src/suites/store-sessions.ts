@@ -20,7 +20,7 @@ export function storeSessionSuite(fixture: StoreFixtureOf): void {
   it.each([
     ["without what may be absent", sessionRow()],
     ["with all that there is", fullSessionRow()],
-  ])("gives back a session %s", async (_, row) => {
+  ])("returns a session %s", async (_, row) => {
     expect(await store().insertSession(row, MANY)).toEqual({ inserted: true });
     expect(await store().getSession(row.id)).toStrictEqual(row);
     expect(await store().getSession("ses_unknown")).toBeUndefined();
@@ -41,7 +41,7 @@ export function storeSessionSuite(fixture: StoreFixtureOf): void {
   );
 
   it.each(["destroying", ...ENDED] as const)(
-    "lets a key be used again once its session is %s",
+    "frees a key once its session is %s",
     async (status) => {
       await insert({ key: "agent:a:default", status });
       expect(await store().findByKey("alice", "agent:a:default")).toBeUndefined();
@@ -50,13 +50,13 @@ export function storeSessionSuite(fixture: StoreFixtureOf): void {
     },
   );
 
-  it("lets a key be used again as soon as its session is changed to destroying", async () => {
+  it("frees a key as soon as its session changes to destroying", async () => {
     const first = await insert({ key: "agent:a:default" });
     await store().updateSession(first.id, FENCE, ["running"], { status: "destroying" });
     await insert({ key: "agent:a:default" });
   });
 
-  it("makes one session of a key for all who ask at once", async () => {
+  it("creates one session of a key for all concurrent requests", async () => {
     const rows = Array.from({ length: 20 }, () => sessionRow({ key: "user:u:default" }));
     const answers = await Promise.all(rows.map((row) => store().insertSession(row, MANY)));
     const winner = await store().findByKey("alice", "user:u:default");
@@ -65,7 +65,7 @@ export function storeSessionSuite(fixture: StoreFixtureOf): void {
       expect(answer).toStrictEqual({ inserted: false, existing: winner });
   });
 
-  it("keeps the keys of different owners apart", async () => {
+  it("keeps the keys of different owners separate", async () => {
     const mine = await insert({ key: "user:u:default", idempotencyKey: "k" });
     const theirs = await insert({ key: "user:u:default", idempotencyKey: "k", owner: "bob" });
     expect(await store().findByKey("alice", "user:u:default")).toStrictEqual(mine);
@@ -74,7 +74,7 @@ export function storeSessionSuite(fixture: StoreFixtureOf): void {
   });
 
   it.each([...LIVING, ...ENDED].filter((status) => status !== "failed"))(
-    "answers a repeated request with its session, also when that is %s",
+    "returns the session of a repeated request, even if it is %s",
     async (status) => {
       const first = await insert({ idempotencyKey: "k", requestHash: "h", status });
       const again = sessionRow({ idempotencyKey: "k", requestHash: "other" });
@@ -85,27 +85,27 @@ export function storeSessionSuite(fixture: StoreFixtureOf): void {
     },
   );
 
-  it("lets a request that failed be repeated", async () => {
+  it("allows a failed request to be repeated", async () => {
     await insert({ idempotencyKey: "k", status: "failed" });
     const again = sessionRow({ idempotencyKey: "k" });
     expect(await store().insertSession(again, MANY)).toEqual({ inserted: true });
   });
 
-  it("answers a repeated request with its own session, not with the key's new one", async () => {
+  it("returns a repeated request's own session, not the key's new one", async () => {
     const first = await insert({ key: "user:u:default", idempotencyKey: "k", status: "destroyed" });
     await insert({ key: "user:u:default" });
     const again = sessionRow({ key: "user:u:default", idempotencyKey: "k" });
     expect(await store().insertSession(again, MANY)).toMatchObject({ existing: { id: first.id } });
   });
 
-  it("refuses an id that is taken", async () => {
+  it("refuses an id that is in use", async () => {
     const { id } = await insert();
     await expect(store().insertSession(sessionRow({ id }), MANY)).rejects.toMatchObject(
       withCode("INTERNAL_ERROR"),
     );
   });
 
-  it("changes what a patch names and nothing else, and answers the session", async () => {
+  it("changes only the properties in a patch, and returns the session", async () => {
     const row = await insert({ status: "creating" });
     const changes = {
       status: "running",
@@ -133,7 +133,7 @@ export function storeSessionSuite(fixture: StoreFixtureOf): void {
     });
   });
 
-  it("changes a session in one of the given states only", async () => {
+  it("changes a session only in one of the given states", async () => {
     const row = await insert({ status: "paused" });
     const patch = { status: "running", cwd: "/elsewhere" } as const;
     for (const from of [["running", "creating"], []] as const)
@@ -145,7 +145,7 @@ export function storeSessionSuite(fixture: StoreFixtureOf): void {
     );
   });
 
-  it("lets one of those win who change the same state at once", async () => {
+  it("lets one of the callers win that change the same state at once", async () => {
     const { id } = await insert();
     const changed = await Promise.all(
       (["destroying", "paused", "crashed"] as const).map((status) =>
@@ -155,13 +155,13 @@ export function storeSessionSuite(fixture: StoreFixtureOf): void {
     expect(changed.filter((row) => row !== undefined)).toHaveLength(1);
   });
 
-  it("answers a patch that sets nothing with the session, if it is in that state", async () => {
+  it("returns the session for an empty patch, if it is in that state", async () => {
     const row = await insert();
     expect(await store().updateSession(row.id, FENCE, ["running"], {})).toStrictEqual(row);
     expect(await store().updateSession(row.id, FENCE, ["paused"], {})).toBeUndefined();
   });
 
-  it("counts those as living that have not ended", async () => {
+  it("counts sessions as active that have not ended", async () => {
     const rows = await Promise.all([...LIVING, ...ENDED].map((status) => insert({ status })));
     const living = await store().livingSessions();
     expect(living.map(({ id }) => id).sort()).toEqual(
@@ -172,7 +172,7 @@ export function storeSessionSuite(fixture: StoreFixtureOf): void {
     );
   });
 
-  it("forgets ended sessions and their commands, and no others", async () => {
+  it("deletes only ended sessions and their commands", async () => {
     const old = await Promise.all(ENDED.map((status) => insert({ status, endedAtMs: 999 })));
     const kept = [
       await insert({ status: "destroyed", endedAtMs: 1_000 }),
@@ -194,7 +194,7 @@ export function storeSessionSuite(fixture: StoreFixtureOf): void {
     expect(await store().forgetSessionsEndedBefore(1_000)).toEqual([]);
   });
 
-  it("forgets any number of sessions at once", async () => {
+  it("deletes any number of sessions at once", async () => {
     const rows = Array.from({ length: 250 }, () => sessionRow({ status: "expired", endedAtMs: 1 }));
     for (const row of rows) await store().insertSession(row, MANY);
     expect(await store().forgetSessionsEndedBefore(2)).toHaveLength(rows.length);

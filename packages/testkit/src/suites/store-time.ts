@@ -25,7 +25,7 @@ export function storeTimeSuite(fixture: StoreFixtureOf): void {
     return (await store().join(undefined, reading)).storeMs;
   }
 
-  it("never goes back, whatever a daemon says", async () => {
+  it("never goes back, whatever a daemon reports", async () => {
     expect(await store().beat(FENCE, 5000, FIRST_READING)).toBe(5000);
     expect(await store().beat(FENCE, 4000, FIRST_READING)).toBe(5000);
   });
@@ -39,26 +39,26 @@ export function storeTimeSuite(fixture: StoreFixtureOf): void {
     },
   );
 
-  it.each(JUMPS)("has forgotten a jump of %i ms from before the reboot", async (jump) => {
+  it.each(JUMPS)("ignores a jump of %i ms from before the reboot", async (jump) => {
     const jumped = { bootId, monotonicMs: monotonicMs + 10, wallMs: wallMs + jump };
     await lastBeat(5000, jumped);
     const booted = { bootId: "boot-2", monotonicMs: 50, wallMs: jumped.wallMs + 60_000 };
     expect(await joinAt(booted)).toBe(65_000);
   });
 
-  it("counts the time in which the machine was off, by the clock on the wall", async () => {
+  it("counts the time during which the machine was off, by the wall clock", async () => {
     await lastBeat(5000);
     const booted = { bootId: "boot-2", monotonicMs: 50, wallMs: wallMs + 2 * HOUR_MS };
     expect(await joinAt(booted)).toBe(5000 + 2 * HOUR_MS);
   });
 
-  it("stands still, and does not go back, when the clock was set back while the machine was off", async () => {
+  it("stands still, and does not go back, if the clock was set back while the machine was off", async () => {
     await lastBeat(5000);
     const booted = { bootId: "boot-2", monotonicMs: 50, wallMs: wallMs - YEAR_MS };
     expect(await joinAt(booted)).toBe(5000);
   });
 
-  it("survives the store being opened anew", async () => {
+  it("survives reopening the store", async () => {
     await lastBeat(5000);
     const again = await fixture().reopen();
     fixture().setWallMs(wallMs);

@@ -10,7 +10,7 @@ const READING = { bootId: "boot-1", monotonicMs: 1000, wallMs: 0 };
 export function storeWorkspaceSuite(fixture: StoreFixtureOf): void {
   const store = (): SessionStore => fixture().store;
 
-  it("gives back a workspace to its owner only", async () => {
+  it("returns a workspace to its owner only", async () => {
     const row = workspaceRow();
     expect(await store().insertWorkspace(row, MANY)).toEqual({ inserted: true });
     expect(await store().getWorkspace("alice", "notes")).toStrictEqual(row);
@@ -18,7 +18,7 @@ export function storeWorkspaceSuite(fixture: StoreFixtureOf): void {
     expect(await store().getWorkspace("alice", "other")).toBeUndefined();
   });
 
-  it("answers with the workspace that has the name already", async () => {
+  it("returns the workspace that already has the name", async () => {
     const first = workspaceRow();
     await store().insertWorkspace(first, MANY);
     expect(await store().insertWorkspace(workspaceRow(), MANY)).toStrictEqual({
@@ -30,7 +30,7 @@ export function storeWorkspaceSuite(fixture: StoreFixtureOf): void {
     });
   });
 
-  it("never gives one disk to two workspaces", async () => {
+  it("never assigns one disk to two workspaces", async () => {
     const { diskId } = workspaceRow();
     await store().insertWorkspace(workspaceRow({ diskId }), MANY);
     await expect(
@@ -38,7 +38,7 @@ export function storeWorkspaceSuite(fixture: StoreFixtureOf): void {
     ).rejects.toMatchObject(withCode("INTERNAL_ERROR"));
   });
 
-  it("notes when a workspace was last used", async () => {
+  it("records when a workspace was last used", async () => {
     const row = workspaceRow();
     const theirs = workspaceRow({ owner: "bob" });
     await store().insertWorkspace(row, MANY);
@@ -50,7 +50,7 @@ export function storeWorkspaceSuite(fixture: StoreFixtureOf): void {
     expect(await store().getWorkspace("bob", "notes")).toStrictEqual(theirs);
   });
 
-  it("lists those of an owner, or all, and deletes one", async () => {
+  it("lists the workspaces of an owner, or all, and deletes one", async () => {
     const first = workspaceRow({ id: "a" });
     const rows = [first, workspaceRow({ id: "b" }), workspaceRow({ id: "a", owner: "bob" })];
     for (const row of rows) await store().insertWorkspace(row, MANY);
@@ -61,7 +61,7 @@ export function storeWorkspaceSuite(fixture: StoreFixtureOf): void {
     expect(await store().allWorkspaces()).toStrictEqual(rows.slice(1));
   });
 
-  it("ends a new workspace unless somebody used it, be it in the same millisecond", async () => {
+  it("deletes a new workspace unless it was used, even in the same millisecond", async () => {
     const { createdAtMs } = workspaceRow();
     const [unused, used] = ["unused", "used"].map((id) =>
       workspaceRow({ id, createdAtMs, lastUsedAtMs: createdAtMs }),
@@ -76,7 +76,7 @@ export function storeWorkspaceSuite(fixture: StoreFixtureOf): void {
     expect(await store().touchWorkspace(unused.diskId, createdAtMs)).toBe(false);
   });
 
-  it("marks a workspace that is being destroyed until that is taken back", async () => {
+  it("marks a workspace that is being destroyed until the mark is removed", async () => {
     const row = workspaceRow();
     await store().insertWorkspace(row, MANY);
     const { fence } = await store().join(undefined, READING);
@@ -94,7 +94,7 @@ export function storeWorkspaceSuite(fixture: StoreFixtureOf): void {
     expect(await store().touchWorkspace(row.diskId, 1)).toBe(true);
   });
 
-  it("lets the next daemon destroy what a dead one began to destroy, and not the dead one", async () => {
+  it("lets the next daemon complete the destruction of a dead one, and not the dead one", async () => {
     const row = workspaceRow();
     await store().insertWorkspace(row, MANY);
     const { fence: dead } = await store().join(undefined, READING);
@@ -107,7 +107,7 @@ export function storeWorkspaceSuite(fixture: StoreFixtureOf): void {
     expect(await store().getWorkspace(row.owner, row.id)).toMatchObject({ endingFence: fence });
   });
 
-  it("leaves a new workspace alone when the removal of its predecessor ends late", async () => {
+  it("does not affect a new workspace if the removal of its predecessor ends late", async () => {
     const [old, current] = [workspaceRow(), workspaceRow()];
     await store().insertWorkspace(old, MANY);
     await store().deleteWorkspace(old.diskId);

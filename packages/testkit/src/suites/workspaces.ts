@@ -1,4 +1,4 @@
-/** Workspaces: disks that outlive sandboxes and may be mounted in several of them. */
+/** Workspaces: disks that outlive sandboxes and can be mounted in several of them. */
 import { randomBytes } from "node:crypto";
 import { afterEach, expect, it } from "vitest";
 import type { Backend, Channel, SandboxSpec, WorkspaceSpec } from "../ports.ts";
@@ -40,7 +40,7 @@ export function workspaceSuite({ backend, reopen, newSpec }: WorkspaceTools): vo
     return { id: spec.id, channel: await backend().open(spec.id) };
   }
 
-  it("keeps the files of a workspace for the next sandbox, and nothing else", async () => {
+  it("keeps only the files of a workspace for the next sandbox", async () => {
     const workspace = newWorkspace();
     const first = await sandboxWith(workspace);
     await first.channel.writeFile("dir/kept", Buffer.from("kept"));
@@ -82,7 +82,7 @@ export function workspaceSuite({ backend, reopen, newSpec }: WorkspaceTools): vo
     for (const channel of [two.channel, apart]) channel.close();
   });
 
-  it("tells of a sandbox's own disk in its numbers", async () => {
+  it("reports the usage of a sandbox's own disk", async () => {
     const { id, channel } = await sandboxWith(newWorkspace());
     await channel.writeFile("megabytes", Buffer.alloc(4 * MIB, 1));
     const { diskBytes, diskLimitBytes } = await backend().stats(id);
@@ -92,7 +92,7 @@ export function workspaceSuite({ backend, reopen, newSpec }: WorkspaceTools): vo
     channel.close();
   });
 
-  it("lists workspaces with the size that they were made with", async () => {
+  it("lists workspaces with their initial size", async () => {
     const workspace = newWorkspace();
     const listing = { id: workspace.id, diskLimitBytes: workspace.diskBytes };
     expect(await backend().listWorkspaces()).not.toContainEqual(listing);
@@ -105,7 +105,7 @@ export function workspaceSuite({ backend, reopen, newSpec }: WorkspaceTools): vo
     expect(await (await reopen()).listWorkspaces()).toContainEqual(listing);
   });
 
-  it("refuses to destroy a workspace that a sandbox has, and then destroys it for good", async () => {
+  it("refuses to destroy a workspace in use, and then destroys it permanently", async () => {
     const workspace = newWorkspace();
     const first = await sandboxWith(workspace);
     await first.channel.writeFile("old", Buffer.from("old"));
@@ -128,7 +128,7 @@ export function workspaceSuite({ backend, reopen, newSpec }: WorkspaceTools): vo
     channel.close();
   });
 
-  it("refuses a workspace whose id could be a path, or whose size is none", async () => {
+  it("refuses a workspace whose id could be a path, or whose size is invalid", async () => {
     const workspace = newWorkspace();
     const before = await backend().list();
     for (const id of ["../x", "wsp_../x", "wsp_", "sbx_ab", "wsp_A1", `wsp_${"a".repeat(49)}`]) {

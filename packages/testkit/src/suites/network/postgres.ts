@@ -1,4 +1,4 @@
-/** A real Postgres for the suite, with a socket in a private directory and a loopback port that leads there. */
+/** A real Postgres for the suite, with a socket in a private directory and a forwarded loopback port. */
 import { execFile, spawn } from "node:child_process";
 import { chown, mkdtemp, readdir, rm } from "node:fs/promises";
 import { connect } from "node:net";

@@ -74,7 +74,7 @@ export function programSuite(setup: () => NetworkSetup): void {
     });
   });
 
-  it("psql queries a Postgres without knowing of any proxy", async (context) => {
+  it("psql queries a Postgres without a proxy", async (context) => {
     if (setup().mode === "proxy") context.skip("psql knows no proxy");
     const port = reach("db.test", await startPostgres());
     const { stdout, stderr } = await setup().sh(
@@ -83,7 +83,7 @@ export function programSuite(setup: () => NetworkSetup): void {
     expect({ stdout, stderr }).toMatchObject({ stdout: "42\n" });
   });
 
-  it("a raw socket in Python talks and half-closes", async (context) => {
+  it("a raw socket in Python communicates and half-closes", async (context) => {
     if (setup().mode === "proxy") context.skip("a raw socket knows no proxy");
     const { port } = setup().echo;
     const { stdout, stderr } = await setup().sh(

@@ -8,11 +8,11 @@ export interface NetworkSetup {
   readonly network: TestNetwork;
   readonly mode: "transparent" | "proxy";
   readonly channel: Channel;
-  /** `web.test`: responds with what it was asked. */
+  /** `web.test`: responds with the request that it received. */
   readonly web: Served;
   /** `echo.test`: echoes its input. */
   readonly echo: Served;
-  /** The requests that `web.test` got, in order. */
+  /** The requests that `web.test` received, in order. */
   readonly requests: string[];
   /** The size of the large download. */
   readonly mebibytes: number;

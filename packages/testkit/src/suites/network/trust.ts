@@ -79,7 +79,7 @@ export function trustSuite(setup: () => NetworkSetup): void {
     },
   );
 
-  it("trusts no other authority because of it", async () => {
+  it("does not trust other authorities", async () => {
     const said = await bare(`${PROGRAMS["curl"]?.command ?? ""}; echo $?`, STRANGER, stranger.port);
     // curl's exit code for an untrusted certificate.
     expect(said).toMatch(/60\n/);
@@ -87,7 +87,7 @@ export function trustSuite(setup: () => NetworkSetup): void {
     expect(python).toContain("CERTIFICATE_VERIFY_FAILED");
   });
 
-  it("still trusts the authorities that the image brings", async () => {
+  it("still trusts the authorities of the image", async () => {
     const { stdout } = await setup().sh(
       "grep -c BEGIN /etc/ssl/certs/ca-certificates.crt; ls /etc/ssl/certs/*.0 | wc -l",
     );
