@@ -1,81 +1,114 @@
 //! Lets the runtime start before its configuration is complete: it reads a pipe until then.
 //!
 //! Loading crun and its libraries takes about as long as the sandbox's mounts, and the machine may have
-//! a processor to spare. A kill of the launcher closes the pipe, and the runtime ends.
+//! a processor to spare. When the launcher is killed, the pipe ends, and the runtime with it.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::fd::AsRawFd;
+use std::io::{self, PipeReader, PipeWriter, Write};
+use std::os::fd::RawFd;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use crate::fault::{Context, Outcome};
-use crate::{record, sys};
+use crate::record;
 
 pub struct AwaitedConfig {
     path: PathBuf,
-    /// Open at both ends, so neither we nor the runtime wait for each other to open it.
-    pipe: File,
+    writer: PipeWriter,
 }
 
 impl AwaitedConfig {
-    /// Makes the pipe, where the runtime looks for its configuration.
-    pub fn make(path: &Path) -> Outcome<AwaitedConfig> {
-        let pipe = sys::make_pipe(path, 0o600)
-            .and_then(|()| OpenOptions::new().read(true).write(true).open(path))
-            .context(|| format!("making the pipe {}", path.display()))?;
+    /// Makes the pipe, and a link to it where the runtime looks for its configuration. The runtime must
+    /// inherit the returned end as descriptor `number`.
+    ///
+    /// It has no name of its own: opening a named pipe waits for the other end, also for one that was
+    /// killed meanwhile.
+    pub fn make(path: &Path, number: RawFd) -> Outcome<(AwaitedConfig, PipeReader)> {
+        let making = || format!("making a pipe for {}", path.display());
+        let (reader, writer) = io::pipe().context(making)?;
+        symlink(format!("/proc/self/fd/{number}"), path).context(making)?;
         let path = path.to_owned();
-        Ok(AwaitedConfig { path, pipe })
+        Ok((AwaitedConfig { path, writer }, reader))
     }
 
-    /// Gives the runtime its configuration: as a file from now on, and through the pipe if it has opened
-    /// that already.
-    pub fn give(self, text: &[u8]) -> Outcome<()> {
-        record::write_atomically(&self.path, text)?;
-        let written = (|| {
-            let own = format!("/proc/self/fd/{}", self.pipe.as_raw_fd());
-            let mut pipe = OpenOptions::new().write(true).open(own)?;
-            drop(self.pipe);
-            pipe.write_all(text)
-        })();
-        match written {
-            // It has not opened the pipe, or has ended, which is noticed later.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            other => other.context(|| "giving the runtime its configuration".into()),
+    /// Gives the runtime its configuration: through the pipe, and as a file before the pipe ends,
+    /// because the runtime then copies it.
+    pub fn give(mut self, text: &[u8]) -> Outcome<()> {
+        match self.writer.write_all(text) {
+            // It has ended, which is noticed later.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            other => other.context(|| "giving the runtime its configuration".into())?,
         }
+        record::write_atomically(&self.path, text)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
+    use std::fs::{self, File};
     use std::io::Read;
+    use std::os::fd::AsRawFd;
     use std::thread;
 
     /// More than a pipe holds.
     const LONG: usize = 300_000;
 
-    #[test]
-    fn a_configuration_arrives_whether_it_is_awaited_or_not() {
-        let scratch = std::env::temp_dir().join(format!("awaited-{}", std::process::id()));
-        fs::create_dir(&scratch).unwrap();
-        let text = vec![b'x'; LONG];
-        for is_awaited in [true, false] {
-            let path = scratch.join(format!("config-{is_awaited}"));
-            let config = AwaitedConfig::make(&path).unwrap();
-            let early = is_awaited.then(|| File::open(&path).unwrap());
-            let reader = early.map(|mut early| {
-                thread::spawn(move || {
-                    let mut read = Vec::new();
-                    early.read_to_end(&mut read).map(|_| read)
-                })
-            });
-            config.give(&text).unwrap();
-            if let Some(reader) = reader {
-                assert_eq!(reader.join().unwrap().unwrap(), text);
-            }
-            assert_eq!(fs::read(&path).unwrap(), text);
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Scratch {
+            let path = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+            fs::create_dir(&path).unwrap();
+            Scratch(path)
         }
-        fs::remove_dir_all(&scratch).unwrap();
+
+        /// A pipe that this process, in place of the runtime, inherits.
+        fn awaited(&self) -> (PathBuf, AwaitedConfig, PipeReader) {
+            let path = self.0.join("config.json");
+            let (config, reader) = AwaitedConfig::make(&path, 0).unwrap();
+            fs::remove_file(&path).unwrap();
+            symlink(format!("/proc/self/fd/{}", reader.as_raw_fd()), &path).unwrap();
+            (path, config, reader)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_configuration_arrives_through_the_pipe_and_is_a_file_afterwards() {
+        let scratch = Scratch::new("awaited");
+        let (path, config, _inherited) = scratch.awaited();
+        let text = vec![b'x'; LONG];
+        let mut opened = File::open(&path).unwrap();
+        let reader = thread::spawn(move || {
+            let mut read = Vec::new();
+            opened.read_to_end(&mut read).map(|_| read)
+        });
+        config.give(&text).unwrap();
+        assert_eq!(reader.join().unwrap().unwrap(), text);
+        assert!(fs::symlink_metadata(&path).unwrap().is_file());
+        assert_eq!(fs::read(&path).unwrap(), text);
+    }
+
+    #[test]
+    fn a_runtime_that_opens_it_after_the_launchers_death_reads_the_end() {
+        let scratch = Scratch::new("abandoned");
+        let (path, config, _inherited) = scratch.awaited();
+        drop(config);
+        assert_eq!(fs::read(&path).unwrap(), b"");
+    }
+
+    #[test]
+    fn a_runtime_that_has_ended_delays_nothing() {
+        let scratch = Scratch::new("ended");
+        let (path, config, inherited) = scratch.awaited();
+        drop(inherited);
+        let text = vec![b'x'; LONG];
+        config.give(&text).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), text);
     }
 }

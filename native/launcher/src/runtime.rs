@@ -27,19 +27,21 @@ const CONSOLE_BYTES: u64 = 64 << 10;
 /// descriptors 3 to 6 in the sandbox.
 pub const PASSED_FDS: usize = 4;
 const FIRST_PASSED_FD: RawFd = 3;
+/// Where the runtime, but not the sandbox, inherits the pipe with its configuration.
+pub const AWAITED_CONFIG_FD: RawFd = FIRST_PASSED_FD + PASSED_FDS as RawFd;
 /// As in shells.
 const EXEC_FAILED: i32 = 127;
 
-/// Keeps the numbers of the passed descriptors free until the runtime is started.
+/// Keeps the numbers of the runtime's descriptors free until it is started.
 pub struct ReservedFds(#[allow(dead_code)] Vec<OwnedFd>);
 
-/// Occupies the numbers of the passed descriptors, so nothing opened later, here or by std, gets
+/// Occupies the numbers of the runtime's descriptors, so nothing opened later, here or by std, gets
 /// them.
 pub fn reserve_fds() -> Outcome<ReservedFds> {
     let mut held = Vec::new();
     loop {
         let file = File::open("/dev/null").context(|| "opening /dev/null".into())?;
-        if file.as_raw_fd() >= FIRST_PASSED_FD + PASSED_FDS as RawFd {
+        if file.as_raw_fd() > AWAITED_CONFIG_FD {
             return Ok(ReservedFds(held));
         }
         held.push(file.into());
@@ -57,6 +59,8 @@ pub struct Start<'a> {
     pub rlimits: Vec<Rlimit>,
     /// In the order of their numbers in the sandbox.
     pub pass: &'a [OwnedFd; PASSED_FDS],
+    /// If it starts before its configuration is complete.
+    pub awaited_config: Option<&'a PipeReader>,
 }
 
 /// A runtime that has begun.
@@ -245,20 +249,24 @@ fn hand_over(command: &mut Command, start: &Start<'_>, join: Vec<RawFd>) {
     let passing = passes_fds(start.runtime.kind);
     let rlimits = start.rlimits.clone();
     let oom_score = oom::score_of_sandboxes();
+    let awaited_config = start.awaited_config.map(AsRawFd::as_raw_fd);
     // SAFETY: the closure only makes bare system calls on what was prepared before it runs.
     unsafe {
         command.pre_exec(move || {
             for file in &join {
                 sys::write_once(*file, b"0")?;
             }
-            let first_closed = if passing {
+            let mut first_closed = FIRST_PASSED_FD;
+            if passing {
                 for (fd, number) in pass.iter().zip(FIRST_PASSED_FD..) {
                     sys::place_fd(*fd, number)?;
                 }
-                FIRST_PASSED_FD + PASSED_FDS as RawFd
-            } else {
-                FIRST_PASSED_FD
-            };
+                first_closed += PASSED_FDS as RawFd;
+            }
+            if let Some(pipe) = awaited_config {
+                sys::place_fd(pipe, AWAITED_CONFIG_FD)?;
+                first_closed = AWAITED_CONFIG_FD + 1;
+            }
             // SECURITY: a descriptor of the host that leaks into a sandbox is a way out of it
             // (threat: leaked secrets and descriptors; guarded by
             // `inherited_descriptors_lead_nowhere`).

@@ -1,6 +1,7 @@
 //! The steps of a create in which the runtime is started.
 
 use std::fs;
+use std::io::PipeReader;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
@@ -25,13 +26,14 @@ impl Creation {
         fs::create_dir(&files.bundle).context(|| format!("making {}", files.bundle.display()))?;
         ids::make_private_directory(&files.root)?;
         if files.in_memory && self.spec.runtime.kind == RuntimeKind::Crun {
-            self.awaited_config = Some(AwaitedConfig::make(&files.config())?);
-            self.begin_runtime()?;
+            let (config, pipe) = AwaitedConfig::make(&files.config(), runtime::AWAITED_CONFIG_FD)?;
+            self.awaited_config = Some(config);
+            self.begin_runtime(Some(&pipe))?;
         }
         Ok(())
     }
 
-    fn begin_runtime(&mut self) -> Outcome<()> {
+    fn begin_runtime(&mut self, awaited_config: Option<&PipeReader>) -> Outcome<()> {
         if self.pass.is_none() {
             self.pass = Some(self.passed_fds()?);
         }
@@ -46,6 +48,7 @@ impl Creation {
             join: &self.cgroups.join,
             rlimits: std::mem::take(&mut self.rlimits),
             pass,
+            awaited_config,
         })?;
         self.running = Some(running);
         Ok(())
@@ -100,7 +103,7 @@ impl Creation {
 
     pub fn start(&mut self) -> Outcome<()> {
         if self.running.is_none() {
-            self.begin_runtime()?;
+            self.begin_runtime(None)?;
         }
         let files = self.runtime_files();
         let (Some(running), Some(score)) = (self.running.take(), self.score.take()) else {

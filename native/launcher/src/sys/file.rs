@@ -106,13 +106,6 @@ pub fn make_character_node(path: &Path, major: u32, minor: u32, mode: u32) -> io
     std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))
 }
 
-/// Creates a named pipe.
-pub fn make_pipe(path: &Path, mode: u32) -> io::Result<()> {
-    let name = cpath(path)?;
-    // SAFETY: a NUL-terminated string and a plain number.
-    checked(unsafe { libc::mkfifo(name.as_ptr(), mode) } as c_long).map(drop)
-}
-
 /// Makes `to` share the blocks of `from`, if the filesystem can.
 pub fn clone_file(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: two valid descriptors.
