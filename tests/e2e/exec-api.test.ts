@@ -175,6 +175,15 @@ describe("a cancelled command", () => {
 describe("a command that leaves a service in the background", () => {
   const SERVICE = "(echo up; until [ -e stop ]; do sleep 0.02; done; echo down >&2) & echo started";
 
+  it("is none whose program cannot be run", { timeout: 60_000 }, async () => {
+    for (let run = 0; run < 40; run++)
+      for (const cmd of [["/nonexistent"], ["/etc/passwd"]])
+        expect(await session.exec(cmd)).toMatchObject({
+          background: false,
+          stderr: expect.stringMatching(/^cannot run: exec [^(]*\n$/),
+        });
+  });
+
   it("ends at once, and its log can be followed until the service has ended", async () => {
     const { execId, background, status, stdout } = await session.exec(SERVICE);
     expect({ status, background }).toEqual({ status: "done", background: true });

@@ -47,6 +47,13 @@ impl Exec {
         }
     }
 
+    /// Reads nothing more, even if a process still holds the pipes.
+    pub(super) fn close_outputs(&mut self, poll: &Poll) {
+        for which in 0..self.output.len() {
+            self.close_output(which, poll);
+        }
+    }
+
     /// One of the pipes is ready.
     pub(super) fn take_output(&mut self, which: u8, cx: &mut Context) {
         let other = 1 - which;

@@ -5,6 +5,7 @@ use crate::execs::exec::{Exec, Pipes, Serial};
 use crate::execs::finish::Outcome;
 use crate::processes::launch::{self, Launch, LaunchError, Progress};
 use crate::processes::{Tracker, proc_tree, terminal};
+use crate::protocol::failure::reason_of;
 use crate::protocol::message::ExecRequest;
 use crate::sandbox::Sandbox;
 use crate::server::context::Context;
@@ -94,7 +95,10 @@ impl Execs {
             _ => exec.request.argv.first().cloned().unwrap_or_default(),
         };
         let LaunchError { step, error } = problem;
-        exec.say(&format!("cannot run: {step} {what}: {error}\n"));
+        let reason = reason_of(error);
+        exec.say(&format!("cannot run: {step} {what}: {reason}\n"));
+        // The process has not exited yet and holds the pipes, but will never write to them.
+        exec.close_outputs(&cx.poll);
         let group = exec.group;
         let exit_code = match error.raw_os_error() {
             Some(libc::ENOENT) if *step == "exec" => 127,

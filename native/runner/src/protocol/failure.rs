@@ -27,8 +27,20 @@ impl Failure {
 
     /// An I/O error that concerns a path.
     pub fn io(what: &str, path: &str, error: &io::Error) -> Failure {
-        Failure::new(code_of(error), format!("{what} {path}: {error}"))
+        Failure::new(
+            code_of(error),
+            format!("{what} {path}: {}", reason_of(error)),
+        )
     }
+}
+
+/// The system's words for an error, without its number, which tells users nothing.
+pub fn reason_of(error: &io::Error) -> String {
+    let mut words = error.to_string();
+    if let Some(at) = words.find(" (os error ") {
+        words.truncate(at);
+    }
+    words
 }
 
 fn code_of(error: &io::Error) -> &'static str {
@@ -76,5 +88,11 @@ mod tests {
         for (errno, code) in cases {
             assert_eq!(code_of(&io::Error::from_raw_os_error(errno)), code);
         }
+    }
+
+    #[test]
+    fn a_message_has_the_reason_and_no_number() {
+        let failure = Failure::io("open", "/a", &io::Error::from_raw_os_error(libc::ENOENT));
+        assert_eq!(failure.message, "open /a: No such file or directory");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::execs::{Exec, Execs, Outcome, Serial, State};
 use crate::processes::{proc_tree, terminal};
-use crate::protocol::failure::Failure;
+use crate::protocol::failure::{Failure, reason_of};
 use crate::server::context::Context;
 use crate::shells::lines::{CommandLines, Dialect};
 use crate::shells::pipes::{CommandPipes, SparePipes, in_name};
@@ -194,8 +194,7 @@ impl Shells {
         execs: &mut Execs,
         cx: &mut Context,
     ) {
-        let cause = why.to_string();
-        let cause = cause.split(" (os error").next().unwrap_or_default();
+        let cause = reason_of(why);
         if let Some(exec) = execs.get_mut(serial) {
             exec.announce(cx);
             exec.say(&format!("cd: {cwd}: {cause}\n"));
