@@ -71,6 +71,52 @@ describe("files of a real sandbox", () => {
     },
   );
 
+  it("are not named by a path that ends in a slash", async () => {
+    const { files } = session;
+    await session.exec("mkdir -p slash/dir && touch slash/file && ln -s file slash/link");
+    const notDirectory = expect.objectContaining({ code: "NOT_A_DIRECTORY" });
+    const notFile = expect.objectContaining({ code: "NOT_A_FILE" });
+    await expect(files.write("slash/file/", "")).rejects.toEqual(notDirectory);
+    await expect(files.append("slash/file/", "")).rejects.toEqual(notDirectory);
+    await expect(files.copy("slash/file/", "slash/copy")).rejects.toEqual(notDirectory);
+    await expect(files.remove("slash/file/")).rejects.toEqual(notDirectory);
+    await expect(files.remove("slash/link/")).rejects.toEqual(notDirectory);
+    for (const path of ["slash/dir/", "slash/none/"]) {
+      await expect(files.write(path, "")).rejects.toEqual(notFile);
+      await expect(files.append(path, "")).rejects.toEqual(notFile);
+    }
+    await expect(files.copy("slash/file", "slash/none/")).rejects.toEqual(notFile);
+    await expect(files.copy("slash/link", "slash/none/")).rejects.toEqual(notFile);
+    const overwrite = { overwrite: true };
+    await expect(files.copy("slash/link", "slash/file/", overwrite)).rejects.toEqual(notDirectory);
+    expect((await session.exec("ls /workspace/slash")).stdout).toBe("dir\nfile\nlink\n");
+    await files.copy("slash/dir/", "slash/copied/", { recursive: true });
+    await files.remove("slash/copied/");
+  });
+
+  it("are told apart from what they are refused for, without the numbers of errors", async () => {
+    const { files } = session;
+    await session.exec("mkdir -p /workspace/outer/inner");
+    await expect(files.move("outer", "outer/inner/outer")).rejects.toThrow(
+      "/workspace/outer cannot be moved into itself",
+    );
+    await expect(files.readText("outer/none")).rejects.toThrow(
+      /^open \/workspace\/outer\/none: No such file or directory$/,
+    );
+  });
+
+  it.each([
+    ["gzip", "1f8b08"],
+    ["bzip2", "425a6839"],
+    ["xz", "fd377a585a00"],
+    ["zstd", "28b52ffd"],
+  ])("are not unpacked from an archive that is compressed with %s", async (name, magic) => {
+    const archive = Buffer.concat([Buffer.from(magic, "hex"), Buffer.alloc(2048, "x")]);
+    await expect(session.files.untar("unpacked", archive)).rejects.toThrow(
+      `the archive is compressed with ${name}; send it uncompressed`,
+    );
+  });
+
   it("that cannot be read fail an archive before it starts, or are omitted and named", async () => {
     const { files } = session;
     await session.exec(

@@ -1,7 +1,7 @@
 //! Appends to a file: the whole body, or nothing.
 
 use super::commit::{Condition, take_turn};
-use super::place::{answer, shown};
+use super::place::{answer, require_file_name, shown};
 use super::read::{not_regular, require_regular};
 use super::temporary::Temporary;
 use super::write::{DEFAULT_MODE, follow};
@@ -30,6 +30,7 @@ pub struct Appending {
 }
 
 pub fn append(path: &Path, appending: &Appending, mailbox: &Mailbox) -> Result<Value, Failure> {
+    require_file_name("append to", path)?;
     let target = follow(path)?;
     let parent = target.parent().unwrap_or(Path::new("/"));
     // Fail before the body arrives if the file cannot be appended to.

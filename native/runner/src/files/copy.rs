@@ -3,7 +3,7 @@
 use super::commit::take_turn;
 use super::copy_content::copy_content;
 use super::entry::read_link_bytes;
-use super::place::{answer, shown};
+use super::place::{answer, require_directory_if_named, require_file_name, shown};
 use super::read::not_regular;
 use super::remove::{Trees, remove_tree};
 use super::temporary::{Temporary, unique_name};
@@ -31,6 +31,7 @@ pub fn copy(
     mailbox: &Mailbox,
 ) -> Result<Value, Failure> {
     let failed = |error: io::Error| Failure::io("copy", &shown(from), &error);
+    require_directory_if_named("copy", from)?;
     let (Some(parent), Some(name)) = (from.parent(), from.file_name()) else {
         return Err(Failure::invalid(format!(
             "{} cannot be copied",
@@ -43,6 +44,7 @@ pub fn copy(
     let mut copied = Copied::default();
     match found.st_mode & libc::S_IFMT {
         libc::S_IFREG => {
+            require_file_name("copy to", to)?;
             let source = open_source(&parent, &name).map_err(failed)?;
             copied.bytes = copy_file(
                 source.ok_or_else(|| not_regular(from))?,
@@ -53,6 +55,7 @@ pub fn copy(
             copied.entries = 1;
         }
         libc::S_IFLNK => {
+            require_file_name("copy to", to)?;
             let target = read_link_bytes(parent.as_raw_fd(), name.as_bytes()).unwrap_or_default();
             copy_link(&target, to, overwrite)?;
             copied.entries = 1;

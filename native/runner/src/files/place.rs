@@ -1,10 +1,13 @@
 //! Converts paths between requests, answers and the file system.
 
+use super::open_plainly;
 use crate::protocol::base64;
 use crate::protocol::failure::Failure;
 use crate::protocol::message::WirePath;
 use serde_json::{Value, json};
 use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -31,6 +34,35 @@ impl Place {
 
 pub fn shown(path: &Path) -> String {
     path.to_string_lossy().into_owned()
+}
+
+/// A path that ends in a slash names a directory, so no other entry gets or has that name.
+pub fn require_file_name(what: &str, path: &Path) -> Result<(), Failure> {
+    match named_directory(path) {
+        Some(Err(error)) if error.kind() != io::ErrorKind::NotADirectory => {
+            let message = format!("{} ends in a slash, so it cannot be a file", shown(path));
+            Err(Failure::new("is_directory", message))
+        }
+        _ => require_directory_if_named(what, path),
+    }
+}
+
+/// For an entry that is there already.
+pub fn require_directory_if_named(what: &str, path: &Path) -> Result<(), Failure> {
+    match named_directory(path) {
+        Some(Err(error)) if error.kind() == io::ErrorKind::NotADirectory => {
+            Err(Failure::io(what, &shown(path), &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `None` if the path does not end in a slash.
+fn named_directory(path: &Path) -> Option<io::Result<OwnedFd>> {
+    path.as_os_str()
+        .as_bytes()
+        .ends_with(b"/")
+        .then(|| open_plainly(path, libc::O_PATH | libc::O_DIRECTORY, 0))
 }
 
 /// The exact bytes of a path, present only if `shown` cannot represent them.

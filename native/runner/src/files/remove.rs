@@ -1,7 +1,7 @@
 //! Removes files and directories at any depth.
 
 use super::commit::take_turn;
-use super::place::{answer, shown};
+use super::place::{answer, require_directory_if_named, shown};
 use super::{for_each_name, identity, open_directory, open_named_directory};
 use crate::protocol::failure::Failure;
 use crate::sys;
@@ -21,6 +21,7 @@ pub fn remove(path: &Path, recursive: bool, mailbox: &Mailbox) -> Result<Value, 
             shown(path)
         )));
     };
+    require_directory_if_named("remove", path)?;
     let parent = open_named_directory(parent).map_err(failed)?;
     let name = sys::c_string(name.as_bytes()).map_err(failed)?;
     let removed = {

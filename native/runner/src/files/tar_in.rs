@@ -42,6 +42,15 @@ pub fn extract(
     Ok(json!({ "entries": unpacking.entries, "bytes": unpacking.bytes }))
 }
 
+/// The first bytes of compressed files.
+const COMPRESSED: [(&str, &[u8]); 4] = [
+    ("gzip", b"\x1f\x8b"),
+    ("bzip2", b"BZh"),
+    ("xz", b"\xfd7zXZ"),
+    ("zstd", b"\x28\xb5\x2f\xfd"),
+];
+const LONGEST_MAGIC: usize = 5;
+
 /// The archive's bytes.
 struct Body<'a> {
     mailbox: &'a Mailbox,
@@ -60,6 +69,22 @@ impl Body<'_> {
         let piece = &self.buffer[self.at..end];
         self.at = end;
         Ok(piece)
+    }
+
+    /// A compressed archive would only seem to be damaged.
+    fn require_uncompressed(&mut self) -> Result<(), Failure> {
+        while self.buffer.len() < LONGEST_MAGIC {
+            let Some(more) = self.mailbox.receive()? else {
+                break;
+            };
+            self.buffer.extend_from_slice(&more);
+        }
+        match COMPRESSED.iter().find(|(_, m)| self.buffer.starts_with(m)) {
+            None => Ok(()),
+            Some((name, _)) => Err(Failure::invalid(format!(
+                "the archive is compressed with {name}; send it uncompressed"
+            ))),
+        }
     }
 
     /// Exactly one block; `None` if the archive ends before it.
@@ -127,6 +152,7 @@ struct Override {
 
 impl Unpacking<'_> {
     fn run(&mut self) -> Result<(), Failure> {
+        self.body.require_uncompressed()?;
         let mut next = Override::default();
         while let Some(block) = self.body.block()? {
             let header = Header::parse(&block)

@@ -55,6 +55,11 @@ pub fn move_entry(
         Err(error) if error.kind() == io::ErrorKind::NotFound && !exists(from) => {
             return Err(Failure::io("move", &shown(from), &error));
         }
+        // The only argument that the kernel can find invalid here.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            let message = format!("{} cannot be moved into itself", shown(from));
+            return Err(Failure::invalid(message));
+        }
         Err(error) => return Err(Failure::io("move to", &shown(to), &error)),
     }
     Ok(answer(to, json!({})))

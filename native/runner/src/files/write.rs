@@ -1,7 +1,7 @@
 //! Writes a file: readers see the old content or the new, never a part.
 
 use super::commit::{Condition, take_turn};
-use super::place::{answer, shown};
+use super::place::{answer, require_file_name, shown};
 use super::read::not_regular;
 use super::temporary::Temporary;
 use super::{is_kind, open_itself, stat_at, tree};
@@ -25,6 +25,7 @@ pub struct Writing {
 }
 
 pub fn write(path: &Path, writing: &Writing, mailbox: &Mailbox) -> Result<Value, Failure> {
+    require_file_name("write", path)?;
     let target = follow(path)?;
     let existing_mode = existing(&target, writing.overwrite)?;
     let Some(parent) = target.parent() else {
