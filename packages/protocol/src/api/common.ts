@@ -41,13 +41,15 @@ export const backendName = z.string().min(1).max(64);
 export const count = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 
 /** Numbers in a query string are text, but documented as numbers. */
-export const numberInQuery = (minimum: number, maximum: number) =>
-  z
+export const numberInQuery = (minimum: number, maximum: number) => {
+  const expected = `must be an integer from ${minimum} to ${maximum}`;
+  return z
     .string()
-    .regex(/^\d{1,16}$/, "must be an integer")
+    .regex(/^\d{1,16}$/, expected)
     .transform(Number)
-    .pipe(z.number().int().min(minimum).max(maximum))
+    .pipe(z.number().int(expected).min(minimum, expected).max(maximum, expected))
     .meta({ type: "integer", pattern: undefined, minimum, maximum });
+};
 
 export const countInQuery = numberInQuery(0, Number.MAX_SAFE_INTEGER);
 

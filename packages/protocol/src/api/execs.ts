@@ -283,9 +283,14 @@ export const waitExecSchema = z.object({
   output_budget_bytes: z.number().int().min(0).max(16_777_216).optional(),
   raw_output: z.boolean().optional(),
 });
+const aSignal = "must be the name of a signal such as TERM, or a number from 1 to 64";
+
 export const signalExecSchema = z.object({
   signal: z
-    .union([z.number().int().min(1).max(64), z.string().regex(/^(SIG)?[A-Z0-9+]{2,10}$/)])
+    .union([
+      z.number().int(aSignal).min(1, aSignal).max(64, aSignal),
+      z.string().regex(/^(SIG)?[A-Z0-9+]{2,10}$/, aSignal),
+    ])
     .optional()
     .meta({
       description: "Name or number. TERM by default",

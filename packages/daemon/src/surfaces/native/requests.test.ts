@@ -57,9 +57,19 @@ describe("a JSON body", () => {
     ["a text", '"x"', "must be a JSON object"],
     ["nothing that can be run", "{}", "has no `cmd`"],
     ["a field of the wrong type", '{"cmd":"x","timeout_ms":"1"}', "`timeout_ms` must be a number"],
-    ["a number out of range", '{"cmd":"x","timeout_ms":-1}', "`timeout_ms` too small"],
+    ["a number out of range", '{"cmd":"x","timeout_ms":-1}', "`timeout_ms` must be at least 0"],
     ["a fraction", '{"cmd":"x","timeout_ms":1.5}', "`timeout_ms` must be an integer"],
-    ["a command that is no command", '{"cmd":7}', "`cmd` matches none of the allowed forms"],
+    ["a number beyond all", '{"cmd":"x","timeout_ms":1e300}', "`timeout_ms` must be at most 9007"],
+    ["a command that is no command", '{"cmd":7}', "`cmd` must be a string or a list"],
+    ["arguments that are none", '{"cmd":["x",7]}', "`cmd.1` must be a string"],
+    ["a list that is empty", '{"cmd":[]}', "`cmd` must not be empty"],
+    ["bytes that are none", '{"cmd":"x","stdin_base64":"?"}', "`stdin_base64` must be base64"],
+    ["an unknown word", '{"cmd":"x","runtime":"go"}', "`runtime` must be one of python, node,"],
+    [
+      "a text that is too long",
+      `{"cmd":"x","shell":"${"s".repeat(65)}"}`,
+      "`shell` must be 1 to 64",
+    ],
     [
       "the name of a variable that is none",
       '{"cmd":"x","env":{"A-B":"c"}}',
@@ -92,7 +102,17 @@ describe("a JSON body", () => {
     }
     const query = await http.call("/v1/sessions?limit=many");
     expect(query.status).toBe(400);
-    expect(query.json.message).toContain("`limit` must be an integer");
+    expect(query.json.message).toContain("`limit` must be an integer from 0 to 1000");
+    for (const [search, problem] of [
+      ["limit=1&limit=2", "`limit` must be a string, given once"],
+      ["limit=9007199254740993", "`limit` must be an integer from 0 to 1000"],
+      ["status=lost", "`status` must be one of creating, running, paused,"],
+      [`cursor=${"c".repeat(257)}`, "`cursor` must have at most 256 characters"],
+    ] as const) {
+      const { message } = (await http.call(`/v1/sessions?${search}`)).json;
+      expect(message).toContain(problem);
+      expect(message).not.toContain(";");
+    }
   });
 
   it("must be UTF-8", async () => {

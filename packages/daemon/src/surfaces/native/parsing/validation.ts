@@ -5,6 +5,7 @@ import { z } from "zod";
 import type { App } from "../../http/app.ts";
 import { tellIgnored } from "./ignored-fields.ts";
 import { lenient } from "./lenient-fields.ts";
+import { problemOf } from "./problem-words.ts";
 
 type Issue = z.core.$ZodIssue;
 
@@ -77,36 +78,14 @@ function headersMeant(sent: Headers, meant: Headers, others: readonly string[]):
  * than itself.
  */
 function invalid(place: string, issues: readonly Issue[]): SandboxError {
-  const problems = issues.slice(0, MAX_ISSUES).map(problemOf);
-  const sentences = problems.map(({ field, problem }) =>
-    field === "" ? problem : `\`${field}\` ${problem}`,
+  const problems = issues.slice(0, MAX_ISSUES).map((issue) => {
+    const { path, words } = problemOf(issue);
+    return { field: path.map(String).join(".").slice(0, MAX_FIELD_LENGTH), problem: words };
+  });
+  const sentences = new Set(
+    problems.map(({ field, problem }) => (field === "" ? problem : `\`${field}\` ${problem}`)),
   );
-  return new SandboxError("INVALID_REQUEST", `invalid ${place}: ${sentences.join("; ")}`, {
+  return new SandboxError("INVALID_REQUEST", `invalid ${place}: ${[...sentences].join("; ")}`, {
     details: { issues: problems },
   });
-}
-
-interface Problem {
-  readonly field: string;
-  readonly problem: string;
-}
-
-function problemOf(issue: Issue): Problem {
-  const field = issue.path.map(String).join(".").slice(0, MAX_FIELD_LENGTH);
-  return { field, problem: wordsFor(issue) };
-}
-
-function wordsFor(issue: Issue): string {
-  if (issue.code === "invalid_key") return issue.issues[0]?.message ?? "is not a valid name";
-  if (issue.code === "invalid_union") return "matches none of the allowed forms";
-  if (issue.code === "invalid_type" && issue.input === undefined)
-    return `is missing; it must be ${article(issue.expected)}`;
-  if (issue.code === "invalid_type") return `must be ${article(issue.expected)}`;
-  // zod's sentences begin with a capital letter; ours continue after the field's name.
-  return issue.message.replace(/^[A-Z](?=[a-z])/, (letter) => letter.toLowerCase());
-}
-
-function article(expected: string): string {
-  if (expected === "int") return "an integer";
-  return `${/^[aeiou]/.test(expected) ? "an" : "a"} ${expected}`;
 }
