@@ -106,7 +106,7 @@ describe("another owner's session", () => {
         form.set("file", new Blob(["x"]), "stolen");
         const query =
           /\/fs(\/(read|file|stat|realpath))?$/.test(path) && method !== "POST" ? "?path=a" : "";
-        const values = { id: session, eid: exec, name: "build", port: "8000", "*": "page" };
+        const values = { id: session, eid: exec, name: "build", port: "8000", path: "page" };
         const filled = Object.entries(values).reduce(
           (text, [name, value]) => text.replace(`{${name}}`, value),
           path,

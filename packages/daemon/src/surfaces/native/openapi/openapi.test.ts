@@ -44,6 +44,18 @@ describe("the OpenAPI document", () => {
       expect(routes).toContain(expected);
   });
 
+  it("describes every name in a path, once", () => {
+    for (const [name, { parameters = [] }] of operations()) {
+      const described = (parameters as readonly { name: string; in: string; required?: boolean }[])
+        .filter((parameter) => parameter.in === "path" && parameter.required === true)
+        .map((parameter) => parameter.name);
+      const named = [...name.matchAll(/\{([^}]*)\}/g)].map(([, one]) => one);
+      expect({ name, path: new Set(described) }).toEqual({ name, path: new Set(named) });
+      expect(described).toHaveLength(named.length);
+      expect(name).not.toContain("*");
+    }
+  });
+
   it("describes every route, its authentication and its responses", () => {
     const tags = new Set(document.tags?.map(({ name }) => name));
     const problems: string[] = [];

@@ -118,16 +118,36 @@ export function openApiDocument(app: App): OpenApiDocument {
   const document = app.swagger() as unknown as OpenApiDocument;
   const { components } = document;
   const paths = Object.fromEntries(
-    Object.entries(document.paths).map(([path, operations]) => [
-      path,
-      finished(path, operations, components.schemas),
-    ]),
+    Object.entries(document.paths).map(([given, operations]) => {
+      const path = given.replace("{*}", "{path}");
+      const described = path === given ? operations : withRestOfPath(operations);
+      return [path, finished(path, described, components.schemas)];
+    }),
   );
   return {
     ...document,
     paths,
     components: { ...components, schemas: usedSchemas(paths, components.schemas) },
   };
+}
+
+/** OpenAPI has no wildcards, and every name in a path must be a parameter. */
+function withRestOfPath(
+  operations: Readonly<Record<string, Operation>>,
+): Readonly<Record<string, Operation>> {
+  const rest = {
+    name: "path",
+    in: "path",
+    required: true,
+    description: "The path on the web server. It can be empty and contain slashes",
+    schema: { type: "string" },
+  };
+  return Object.fromEntries(
+    Object.entries(operations).map(([method, operation]) => [
+      method,
+      { ...operation, parameters: [...(operation.parameters ?? []), rest] },
+    ]),
+  );
 }
 
 /** Adds what the generator leaves out. */

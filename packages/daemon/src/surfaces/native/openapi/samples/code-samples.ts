@@ -21,7 +21,7 @@ const PARAMETERS: Readonly<Record<string, string>> = {
   eid: "exe_123",
   name: "build",
   port: "8000",
-  "*": "",
+  path: "",
 };
 
 interface Call {
