@@ -232,6 +232,8 @@ describe("the Origin header", () => {
     ]);
     expect(asked.status).toBe(204);
     expect(asked.head).toContain("access-control-allow-headers: authorization");
+    for (const sent of ["if-match", "if-none-match", "traceparent", "tracestate"])
+      expect(asked.head).toMatch(new RegExp(`allow-headers: .*\\b${sent}\\b`));
     expect(asked.head).not.toContain("access-control-allow-credentials");
     expect((await send("OPTIONS", "/v1/sessions", [origin])).status).toBe(401);
   });

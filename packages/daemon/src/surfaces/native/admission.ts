@@ -17,9 +17,9 @@ import { asksForUpgrade } from "../http/connection/upgrades.ts";
 
 const ALLOWED_METHODS = "GET, HEAD, POST, PUT, DELETE";
 const ALLOWED_HEADERS =
-  "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, Range, If-Range, X-Request-ID";
+  "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, Range, If-Range, If-Match, If-None-Match, X-Request-ID, Traceparent, Tracestate";
 const EXPOSED_HEADERS =
-  "X-Request-ID, X-Next-Cursor, X-Exec-Id, ETag, Content-Range, Content-Disposition, Retry-After, X-Sandkasten-Ignored";
+  "X-Request-ID, X-Next-Cursor, X-Exec-Id, ETag, Accept-Ranges, Content-Range, Content-Disposition, Retry-After, X-Sandkasten-Ignored, X-Sandkasten-Real-Path, X-Sandkasten-Unreadable, X-Sandkasten-Unreadable-Paths";
 /** At most one of each, since it would be unclear which of two counts. */
 const SINGLE_HEADERS: ReadonlySet<string> = new Set(["authorization", "host", "origin"]);
 

@@ -282,6 +282,41 @@ describe("a file as bytes", () => {
     },
   );
 
+  it("has no header that a page of an allowed origin cannot read", async () => {
+    const origin = "https://app.example";
+    const content = { size: 1, mode: 0o644, mtimeMs: 0, version: "v" };
+    const body = (): ReadableStream<Uint8Array> => new Blob(["x"]).stream();
+    await using own = await HttpFixture.start({
+      allowedOrigins: [origin],
+      replace: {
+        files: {
+          async open(...args) {
+            const path = { path: "/workspace/x" };
+            return overriding(await this.open!(...args), {
+              readFile: () => Promise.resolve({ ...content, realPath: path, body: body() }),
+              createTar: () =>
+                Promise.resolve({ unreadable: 1, unreadablePaths: [path], body: body() }),
+            });
+          },
+        },
+      },
+    });
+    const fs = `/v1/sessions/${await own.createSession()}/fs`;
+    // What browsers always show, what is about the connection, and what no client needs.
+    const others =
+      /^(?:access-control-.*|cache-control|content-(?:length|type)|connection|date|keep-alive|transfer-encoding|vary|x-content-type-options)$/;
+    for (const [path, expected] of [
+      ["file?path=x&real_path=1", "x-sandkasten-real-path"],
+      ["tar?on_unreadable=skip&new=1", "x-sandkasten-unreadable-paths"],
+    ] as const) {
+      const { headers } = await own.call(`${fs}/${path}`, { headers: { origin } });
+      const shown = headers.get("access-control-expose-headers")?.toLowerCase().split(", ");
+      const sent = [...headers.keys()].filter((name) => !others.test(name));
+      expect(sent).toContain(expected);
+      expect(shown).toEqual(expect.arrayContaining(sent));
+    }
+  });
+
   it("is not buffered for a client that reads nothing", async () => {
     const limits = { maxBodyBytes: 4_194_304, maxUploadBytes: 64_000_000 };
     await using own = await HttpFixture.start({ stallTimeoutMs: 200, limits });
