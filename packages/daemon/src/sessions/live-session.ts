@@ -17,6 +17,7 @@ import { sandboxFence } from "./membership.ts";
 import type { Providers } from "./providers.ts";
 import type { LateOutput } from "./late-output.ts";
 import { isLiving, isUp } from "./states.ts";
+import type { EndStatus } from "./states.ts";
 import type { Recording } from "./recording.ts";
 import { tellOfSession } from "./session-events.ts";
 import { ShellQueues } from "./shell-queues.ts";
@@ -55,6 +56,8 @@ export class LiveSession {
   isUnfinished = false;
   /** Set as soon as the end is decided: no new operations are admitted. */
   ending: Promise<void> | undefined;
+  /** How it ends, while its sandbox is being destroyed and until a retry has succeeded. */
+  endsAs: { readonly status: EndStatus; readonly reason: string | undefined } | undefined;
   /** The sandbox is left to another daemon: this one stops, or was declared dead. */
   isReleased = false;
   /** The error code of a failed creation, for metrics. */
@@ -107,6 +110,10 @@ export class LiveSession {
 
   /** The row for display: while the session is in use, its lease does not run down. */
   get shown(): SessionRow {
+    const { endsAs } = this;
+    // Only a deletion shows that the sandbox is still being destroyed.
+    if (this.#row.status === "destroying" && endsAs !== undefined && endsAs.status !== "destroyed")
+      return { ...this.#row, status: endsAs.status };
     if (!this.inUse) return this.#row;
     return { ...this.#row, leaseEndsMs: renewedLease(this.#parts.membership, this.#row) };
   }

@@ -96,10 +96,16 @@ export class Reaper {
 
   async #endIfOver(session: LiveSession): Promise<void> {
     const { sessions } = this.#parts;
-    if (session.row.status === "destroying" && session.ending === undefined)
-      await sessions.end(session, "destroyed", session.row.endReason);
-    else if (session.row.status !== "creating" && session.ending === undefined && session.isOver)
+    if (session.row.status === "destroying" && session.ending === undefined) {
+      const { status, reason } = session.endsAs ?? { status: "destroyed", reason: undefined };
+      await sessions.end(session, status, reason ?? session.row.endReason);
+    } else if (
+      session.row.status !== "creating" &&
+      session.ending === undefined &&
+      session.isOver
+    ) {
       await sessions.end(session, "expired", LEASE_ENDED);
+    }
   }
 
   /** Ends sessions whose sandbox is dead, and removes sandboxes without a session. */

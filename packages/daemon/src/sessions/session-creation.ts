@@ -1,7 +1,6 @@
 /** Creates sessions: plans, records and creates them, or finds the existing one. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { SandboxError } from "@sandkasten/protocol";
-import type { SessionStatus } from "@sandkasten/protocol";
 import type { Events } from "../events/recorder.ts";
 import type { SessionNetworks } from "../network/session-networks.ts";
 import { trustCertificate } from "../network/trusted-certificates.ts";
@@ -23,13 +22,11 @@ import type { SessionMakerParts } from "./session-maker.ts";
 import { planSession } from "./session-plan.ts";
 import type { SessionPlan } from "./session-plan.ts";
 import { UNFINISHED } from "./states.ts";
+import type { EndStatus } from "./states.ts";
 import { UncertainSessions } from "./uncertain-sessions.ts";
 
 /** How often to check for a session that another daemon is creating. */
 const LOOK_INTERVAL_MS = 100;
-
-/** How a session may end. */
-export type EndStatus = Extract<SessionStatus, "destroyed" | "expired" | "crashed" | "failed">;
 
 export interface SessionCreationParts extends SessionMakerParts {
   readonly store: SessionStore;

@@ -38,10 +38,11 @@ export class SessionFinder {
     }
     if (session.ending !== undefined) {
       await session.ending.catch(() => undefined);
-      throw unusable(id, session.row.status, session.row.endReason);
+      throw unusable(id, session.shown.status, session.row.endReason);
     }
-    if (session.row.status !== "creating" && session.isOver) throw unusable(id, "expired");
-    if (!allowed.includes(session.row.status)) throw unusable(id, session.row.status);
+    const { status } = session.shown;
+    if (status !== "creating" && session.isOver) throw unusable(id, "expired");
+    if (!allowed.includes(status)) throw unusable(id, status);
     return session;
   }
 

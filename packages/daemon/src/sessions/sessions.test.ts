@@ -96,6 +96,41 @@ describe("create()", () => {
     expect((await core.sessions.get(ALICE, ids[0] ?? "")).status).toBe("expired");
   });
 
+  it("shows how a session ends, also while its sandbox is destroyed and if that fails", async () => {
+    const begun = Promise.withResolvers<void>();
+    const goOn = Promise.withResolvers<void>();
+    let destroy = async (): Promise<void> => {
+      begun.resolve();
+      await goOn.promise;
+      throw new Error("the engine fell over");
+    };
+    const { core, clock } = await start({
+      wrap: (backend) =>
+        overriding(backend, {
+          destroy: async (sandbox) => {
+            await destroy();
+            await backend.destroy(sandbox);
+          },
+        }),
+    });
+    const { id } = (await core.sessions.create(ALICE, {})).session;
+    const deleted = (await core.sessions.create(ALICE, {})).session.id;
+    clock.pass(60_001);
+    const round = core.reaper.tick();
+    await begun.promise;
+    const status = async (): Promise<string> => (await core.sessions.get(ALICE, id)).status;
+    expect(await status()).toBe("expired");
+    goOn.resolve();
+    await round;
+    expect(await status()).toBe("expired");
+    await expect(core.sessions.renew(ALICE, id)).rejects.toMatchObject({ code: "SESSION_EXPIRED" });
+    await core.sessions.destroy(ALICE, deleted).catch(() => undefined);
+    destroy = () => Promise.resolve();
+    await core.reaper.tick();
+    expect(await status()).toBe("expired");
+    expect((await core.sessions.get(ALICE, deleted)).status).toBe("destroyed");
+  });
+
   it("refuses a key whose session has another image", async () => {
     const { core } = await start();
     await core.sessions.create(ALICE, { key: "user:a:b", image: "host" });
@@ -391,7 +426,7 @@ describe("the reaper", () => {
     await core.sessions.create(ALICE, {});
     clock.pass(60_001);
     const { rows } = await core.sessions.list(ALICE, {});
-    expect(rows.map(({ status }) => status)).toEqual(["destroying"]);
+    expect(rows.map(({ status }) => status)).toEqual(["expired"]);
     answers.resolve();
     await core.reaper.tick();
     expect((await core.sessions.list(ALICE, { status: "expired" })).rows).toHaveLength(1);

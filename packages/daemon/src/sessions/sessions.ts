@@ -21,9 +21,10 @@ import type {
 import { isOwn, isVisible, SessionFinder } from "./session-finder.ts";
 import type { Owner } from "./session-finder.ts";
 import { SessionCreation } from "./session-creation.ts";
-import type { EndStatus, SessionCreationParts } from "./session-creation.ts";
+import type { SessionCreationParts } from "./session-creation.ts";
 import type { NetworkRequest } from "../network/plan-network.ts";
 import { checkTransition, isLiving, isUp, unusable } from "./states.ts";
+import type { EndStatus } from "./states.ts";
 import { waitAtMost } from "./wait-at-most.ts";
 
 /** Page size if the request does not set one. */
@@ -97,8 +98,8 @@ export class Sessions implements SessionService {
       ...scope,
     });
     const views = await this.#views(rows);
-    // A session past its lease is marked as expired a little later.
-    return { rows: views.filter((view) => !isOverdue(view, query.status)), ...rest };
+    // The end of a session is stored a little later than it is decided.
+    return { rows: views.filter((view) => !isOfOtherStatus(view, query.status)), ...rest };
   }
 
   /** The store filters and sorts by stored states, so the sessions past their lease are ended before. */
@@ -299,11 +300,14 @@ export class Sessions implements SessionService {
 
   /** Ends a session once; later callers wait for the same end. */
   async end(session: LiveSession, status: EndStatus, reason?: string): Promise<void> {
-    session.ending ??= this.#end(session, status, reason).catch((error: unknown) => {
-      // The reaper will retry.
-      session.ending = undefined;
-      throw error;
-    });
+    if (session.ending === undefined) {
+      session.endsAs = { status, reason };
+      session.ending = this.#end(session, status, reason).catch((error: unknown) => {
+        // The reaper will retry.
+        session.ending = undefined;
+        throw error;
+      });
+    }
     await session.ending;
   }
 
@@ -365,9 +369,9 @@ export class Sessions implements SessionService {
   }
 }
 
-/** Shown as expired, although the request filtered by another status. */
-function isOverdue({ status }: SessionView, asked: SessionQuery["status"]): boolean {
-  return status === "expired" && asked !== undefined && asked !== "expired";
+/** Shown with another status than the stored one, by which the request filtered. */
+function isOfOtherStatus({ status }: SessionView, asked: SessionQuery["status"]): boolean {
+  return asked !== undefined && status !== asked && status !== "unreachable";
 }
 
 /** Whether the backend reports the sandbox as gone, rather than being unreachable. */

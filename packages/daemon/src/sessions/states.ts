@@ -13,6 +13,9 @@ const FOLLOWERS: Readonly<Record<SessionStatus, readonly SessionStatus[]>> = {
   failed: [],
 };
 
+/** How a session can end. */
+export type EndStatus = Extract<SessionStatus, "destroyed" | "expired" | "crashed" | "failed">;
+
 /** Why a session failed that a daemon was creating when it ended. */
 export const UNFINISHED = "the daemon ended while it was being created";
 

@@ -18,9 +18,9 @@ import type { ReservedPlace } from "./ordered-events.ts";
 import { orphansAmong, removeOrphan } from "./orphans.ts";
 import type { Providers } from "./providers.ts";
 import { execEnded } from "./session-events.ts";
-import type { EndStatus } from "./session-creation.ts";
 import type { Sessions } from "./sessions.ts";
 import { isUp, UNFINISHED } from "./states.ts";
+import type { EndStatus } from "./states.ts";
 
 export interface TakeOverParts {
   readonly providers: Providers;
