@@ -1,155 +1,26 @@
 import { createHash, randomBytes } from "node:crypto";
-import type { IncomingMessage, RequestListener } from "node:http";
-import { createServer as createHttpsServer, request as httpsRequest } from "node:https";
-import type { RequestOptions, Server as HttpsServer } from "node:https";
-import { connect as connectTcp, createServer } from "node:net";
-import type { AddressInfo, Server, Socket } from "node:net";
+import type { IncomingMessage } from "node:http";
+import type { Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
-import { SecretProxy } from "./secret-proxy.ts";
-import type { HeaderSecret } from "./secret-proxy.ts";
 import { SessionCa } from "./session-ca.ts";
+import {
+  ask,
+  closeAll,
+  closing,
+  HOST,
+  inside,
+  internet,
+  internetStored,
+  makeAuthorities,
+  open,
+  portOf,
+  say,
+  SECRET,
+} from "./testing/secret-site.ts";
 
-const HOST = "api.example.com";
-const SECRET = "Bearer s3cr3t-of-the-edge";
-
-/** Stands for the authorities of the internet. */
-let internet: SessionCa;
-let internetStored: Awaited<ReturnType<typeof SessionCa.make>>;
-/** The authority of the sandbox. */
-let inside: SessionCa;
-const closing: (() => void)[] = [];
-
-beforeAll(async () => {
-  internetStored = await SessionCa.make(Date.now());
-  internet = new SessionCa(internetStored);
-  inside = new SessionCa(await SessionCa.make(Date.now()));
-});
-
-afterEach(() => {
-  for (const close of closing.splice(0)) close();
-});
-
-interface Site {
-  readonly gateway: Server;
-  readonly upstream: HttpsServer;
-  /** Heads of the requests that reached the real host. */
-  readonly seen: IncomingMessage[];
-  readonly connections: () => number;
-}
-
-interface SiteOptions {
-  readonly secrets?: readonly HeaderSecret[];
-  /** The name in the certificate of the real host. */
-  readonly certified?: string;
-  readonly answer?: RequestListener;
-}
-
-async function open(options: SiteOptions = {}): Promise<Site> {
-  const seen: IncomingMessage[] = [];
-  let connections = 0;
-  const context = await internet.contextFor(options.certified ?? HOST, Date.now());
-  const upstream = createHttpsServer({ SNICallback: (_name, done) => done(null, context) });
-  upstream.on("secureConnection", () => {
-    connections += 1;
-  });
-  upstream.on("request", (request, response) => {
-    seen.push(request);
-    (options.answer ?? ((_request, answer) => answer.end("hello")))(request, response);
-  });
-  const upstreamPort = await listening(upstream);
-  const secrets = options.secrets ?? [{ header: "authorization", value: SECRET }];
-  const proxy = new SecretProxy({
-    ca: () => Promise.resolve(inside),
-    secretsFor: (host) => (host === HOST ? secrets : []),
-    trusted: [internet.certificate],
-    nowMs: () => Date.now(),
-    take: () => undefined,
-  });
-  const gateway = createServer((client) => {
-    void proxy
-      .serve(HOST, client, () => Promise.resolve(connectTcp(upstreamPort, "127.0.0.1")))
-      .finally(() => client.destroy());
-  });
-  await listening(gateway);
-  return { gateway, upstream, seen, connections: () => connections };
-}
-
-async function listening(server: Server): Promise<number> {
-  const sockets = new Set<Socket>();
-  server.on("connection", (socket: Socket) => {
-    sockets.add(socket);
-    socket.on("error", () => undefined);
-  });
-  closing.push(() => {
-    server.close();
-    for (const socket of sockets) socket.destroy();
-  });
-  await new Promise<void>((resolve) => {
-    server.listen(0, "127.0.0.1", resolve);
-  });
-  return (server.address() as AddressInfo).port;
-}
-
-const portOf = ({ gateway }: Site): number => (gateway.address() as AddressInfo).port;
-
-interface Answer {
-  readonly status: number;
-  readonly headers: IncomingMessage["headers"];
-  readonly body: Buffer;
-}
-
-/** A request as a program in the sandbox sends it. */
-async function ask(site: Site, options: RequestOptions = {}, body?: Buffer): Promise<Answer> {
-  return await new Promise((resolve, reject) => {
-    const request = httpsRequest(
-      {
-        host: "127.0.0.1",
-        port: portOf(site),
-        servername: HOST,
-        ca: inside.certificate,
-        agent: false,
-        ...options,
-        headers: {
-          host: HOST,
-          ...(options.headers as Record<string, string | number> | undefined),
-        },
-      },
-      (response) => {
-        const chunks: Buffer[] = [];
-        response.on("data", (chunk: Buffer) => chunks.push(chunk));
-        response.on("end", () =>
-          resolve({
-            status: response.statusCode ?? 0,
-            headers: response.headers,
-            body: Buffer.concat(chunks),
-          }),
-        );
-      },
-    );
-    request.on("error", reject);
-    request.end(body);
-  });
-}
-
-/** Sends exactly this and returns the whole response. */
-async function say(site: Site, text: string): Promise<string> {
-  return await new Promise((resolve, reject) => {
-    const socket = connectTls({
-      host: "127.0.0.1",
-      port: portOf(site),
-      servername: HOST,
-      ca: inside.certificate,
-    });
-    let answer = "";
-    socket.on("data", (chunk: Buffer) => {
-      answer += chunk.toString("latin1");
-    });
-    socket.on("close", () => resolve(answer));
-    socket.on("error", reject);
-    socket.write(text);
-  });
-}
+beforeAll(makeAuthorities);
+afterEach(closeAll);
 
 describe("a host with a secret", () => {
   it("receives it in the header, and the program does not know it", async () => {

@@ -6,10 +6,12 @@ import { Agent, createServer, request as startRequest, STATUS_CODES } from "node
 import type { IncomingMessage, RequestOptions, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { connect as connectTls, rootCertificates, TLSSocket } from "node:tls";
+import { connect as connectTls, createSecureContext, rootCertificates, TLSSocket } from "node:tls";
+import type { SecureContext } from "node:tls";
 import type { Terminator } from "./edge-interceptor.ts";
 import { requestHeaders, responseHeaders } from "./edge-headers.ts";
 import { normalizeHostName } from "./host-names.ts";
+import { PacedDuplex } from "./paced-duplex.ts";
 import type { SessionCa } from "./session-ca.ts";
 
 /** A header with the value that it gets now. */
@@ -33,6 +35,8 @@ export interface SecretProxyOptions {
 const MAX_HEAD_BYTES = 64 * 1024;
 const HEAD_TIMEOUT_MS = 60_000;
 const HANDSHAKE_TIMEOUT_MS = 30_000;
+/** Programs that send requests before they have the answers do so with fewer. */
+const MAX_UNANSWERED = 64;
 
 export class SecretProxy implements Terminator {
   readonly #options: SecretProxyOptions;
@@ -48,7 +52,7 @@ export class SecretProxy implements Terminator {
   async serve(host: string, client: Duplex, connect: () => Promise<Duplex>): Promise<void> {
     const { ca, nowMs } = this.#options;
     const secureContext = await (await ca()).contextFor(host, nowMs());
-    const program = new TLSSocket(client, {
+    const program = new TLSSocket(new PacedDuplex(client), {
       isServer: true,
       secureContext,
       // Requests have to be read one by one, which HTTP/1.1 is enough for.
@@ -74,10 +78,22 @@ export class SecretProxy implements Terminator {
     });
     // A program may send requests before it has the answers; the host hears one after the other.
     let turn: Promise<void> = Promise.resolve();
+    let unanswered = 0;
     server.on("request", (request, response) => {
+      if (program.destroyed) return;
+      // SECURITY: each request that waits takes memory of the daemon, and a host of the program's can
+      // let it wait (threat: oversized requests). Guarded by secret-proxy-stalls.test.ts.
+      if (unanswered >= MAX_UNANSWERED) {
+        program.destroy();
+        return;
+      }
+      unanswered += 1;
       turn = turn
         .then(() => this.#forward(host, agent, request, response))
-        .catch(() => void program.destroy());
+        .catch(() => void program.destroy())
+        .finally(() => {
+          unanswered -= 1;
+        });
     });
     server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
       this.#upgrade(host, agent, request, socket, head).catch(() => program.destroy());
@@ -95,11 +111,10 @@ export class SecretProxy implements Terminator {
     const socket = await connect();
     const { promise, resolve, reject } = Promise.withResolvers<TLSSocket>();
     const tls = connectTls({
-      socket,
+      socket: new PacedDuplex(socket),
       servername: host,
       ALPNProtocols: ["http/1.1"],
-      minVersion: "TLSv1.2",
-      ca: [...rootCertificates, ...this.#options.trusted],
+      secureContext: contextTrusting(this.#options.trusted),
     });
     const timer = setTimeout(() => {
       tls.destroy(new Error("it did not answer in time"));
@@ -224,6 +239,20 @@ export class SecretProxy implements Terminator {
       headers: requestHeaders(request.rawHeaders, this.#options.secretsFor(host), upgrade),
     };
   }
+}
+
+const contexts = new WeakMap<readonly string[], SecureContext>();
+
+/** Reading the usual authorities takes as long as dozens of requests, so it is done once. */
+function contextTrusting(trusted: readonly string[]): SecureContext {
+  const made = contexts.get(trusted);
+  if (made !== undefined) return made;
+  const context = createSecureContext({
+    ca: [...rootCertificates, ...trusted],
+    minVersion: "TLSv1.2",
+  });
+  contexts.set(trusted, context);
+  return context;
 }
 
 /** The one connection to the real host, used again while it lasts. */
