@@ -1,4 +1,4 @@
-import { appendFile, mkdtemp, readdir, rm, stat } from "node:fs/promises";
+import { appendFile, mkdtemp, readdir, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
@@ -156,6 +156,27 @@ describe("FileEgressLog", () => {
       else stop.abort();
     }
     expect(ports).toEqual([1, 2]);
+  });
+
+  it("hands followers new records without reading the old ones again", async () => {
+    const { directory, open } = await place();
+    const log = open();
+    log.add("s1", record(1));
+    const stop = new AbortController();
+    const ports: (number | undefined)[] = [];
+    for await (const { records } of log.follow("s1", 0, 1_000, stop.signal)) {
+      ports.push(...records.map(({ port }) => port));
+      if (ports.length > 2) stop.abort();
+      else {
+        // A read of the files finds this one.
+        const other = JSON.stringify({ ...record(99), sequence: ports.length + 1 });
+        await writeFile(join(directory, "s1.older.jsonl"), `${other}\n`);
+        log.add("s1", record(ports.length + 1));
+      }
+    }
+    expect(ports).toEqual([1, 2, 3]);
+    const [first] = (await log.read("s1", 2, 1)).records;
+    expect(first?.port).toBe(99);
   });
 
   it("forgets a session, and removes unknown ones", async () => {

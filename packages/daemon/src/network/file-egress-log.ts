@@ -10,6 +10,8 @@ const MAX_FILE_BYTES = 512 * 1024;
 const MAX_PENDING = 512;
 const WRITE_INTERVAL_MS = 100;
 const MAX_REASON_LENGTH = 300;
+/** Records that followers get from memory, about two writes of them. */
+const MAX_RECENT = 1_024;
 
 interface EgressLogOptions {
   readonly directory: string;
@@ -43,6 +45,7 @@ export class FileEgressLog implements EgressLog {
     signal: AbortSignal,
   ): AsyncGenerator<EgressPage> {
     const log = this.#of(sessionId);
+    using _follower = log.addFollower();
     let cursor = after;
     while (!signal.aborted) {
       // Registered before reading, so that no record is missed in between.
@@ -98,6 +101,9 @@ class SessionLog {
   #usedBytes = 0;
   #droppedBytes = 0;
   #waiting = new Set<() => void>();
+  #followers = 0;
+  /** The newest records without a gap, kept while there are followers. */
+  #recent: EgressRecord[] = [];
 
   constructor(sessionId: string, options: EgressLogOptions) {
     // SECURITY: ids come from the store, and are letters and digits alone; a path is not trusted to them.
@@ -125,10 +131,29 @@ class SessionLog {
     }, WRITE_INTERVAL_MS).unref();
   }
 
+  /** Until it is disposed of, new records are also kept in memory. */
+  addFollower(): Disposable {
+    this.#followers += 1;
+    return {
+      [Symbol.dispose]: () => {
+        this.#followers -= 1;
+        if (this.#followers === 0) this.#recent = [];
+      },
+    };
+  }
+
+  /**
+   * SECURITY: programs in a sandbox write thousands of records, and each follower would read all of them
+   * again at every change, so followers get the newest from memory (threat: oversized requests). Guarded
+   * by file-egress-log.test.ts.
+   */
   async read(after: number, limit: number): Promise<EgressPage> {
     return await this.#inTurn(async () => {
       await this.#write();
-      const all = [...(await readRecords(this.#olderPath)), ...(await readRecords(this.#path))];
+      const isRecent = after + 1 >= (this.#recent[0]?.sequence ?? Infinity);
+      const all = isRecent
+        ? this.#recent
+        : [...(await readRecords(this.#olderPath)), ...(await readRecords(this.#path))];
       const newer = all.filter(({ sequence }) => sequence > after);
       const records = newer.slice(0, limit);
       const last = this.#sequence ?? 0;
@@ -193,9 +218,12 @@ class SessionLog {
     this.#dropped = 0;
     let sequence = this.#sequence;
     let usedBytes = this.#usedBytes;
+    const written: EgressRecord[] = [];
     const lineOf = (record: Omit<EgressRecord, "sequence">, furtherBytes = 0): string => {
       usedBytes += record.sentBytes + record.receivedBytes + furtherBytes;
-      return `${JSON.stringify({ sequence: (sequence += 1), ...record, usedBytes })}\n`;
+      const numbered = { sequence: (sequence += 1), ...record };
+      written.push(numbered);
+      return `${JSON.stringify({ ...numbered, usedBytes })}\n`;
     };
     const lines = pending.map((record) => lineOf(record));
     const last = pending.at(-1);
@@ -206,6 +234,7 @@ class SessionLog {
     await appendFile(this.#path, lines.join(""), { mode: 0o600 });
     this.#sequence = sequence;
     this.#usedBytes = usedBytes;
+    if (this.#followers > 0) this.#recent = [...this.#recent, ...written].slice(-MAX_RECENT);
     for (const wake of this.#waiting) wake();
   }
 

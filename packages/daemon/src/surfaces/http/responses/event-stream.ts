@@ -1,5 +1,6 @@
 /** Server-sent events: a response that lasts as long as there are events. */
 import type { FastifyReply } from "fastify";
+import { ownTurn } from "../../../event-loop-turn.ts";
 import { failureForLog } from "../../../failure-for-log.ts";
 import { ClientGone, ResponseWriter } from "./response-writer.ts";
 import { sendHead } from "./send-head.ts";
@@ -78,8 +79,14 @@ export class EventStream {
     return this.#ended.signal;
   }
 
-  /** Sends one event, in one write. Rejects with ClientGone if the client has disconnected. */
+  /**
+   * Sends one event, in one write. Rejects with ClientGone if the client has disconnected.
+   *
+   * SECURITY: dozens of streams can have hundreds of events for each of their clients at the same time;
+   * they share turns with other work (threat: slow clients). Guarded by event-stream.test.ts.
+   */
   async send(event: string, data: object, id?: string): Promise<void> {
+    await ownTurn();
     if (this.signal.aborted) throw new ClientGone("the client has disconnected");
     const line = id === undefined ? "" : `id: ${id}\n`;
     if (LAST_EVENTS.has(event)) this.#told = true;
