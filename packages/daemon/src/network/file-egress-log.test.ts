@@ -179,6 +179,21 @@ describe("FileEgressLog", () => {
     expect(first?.port).toBe(99);
   });
 
+  it("parses the records once for readers at the same time, and again for later ones", async () => {
+    const log = (await place()).open();
+    log.add("s1", record(1));
+    const [one, other] = await Promise.all([log.read("s1", 0, 10), log.read("s1", 0, 10)]);
+    expect(one.records).toHaveLength(1);
+    expect(one.records[0]).toBe(other.records[0]);
+    const later = await log.read("s1", 0, 10);
+    expect(later).toEqual(one);
+    expect(later.records[0]).not.toBe(one.records[0]);
+    const before = log.read("s1", 0, 10);
+    log.add("s1", record(2));
+    expect((await log.read("s1", 0, 10)).records).toHaveLength(2);
+    await before;
+  });
+
   it("forgets a session, and removes unknown ones", async () => {
     const { directory, open } = await place();
     const log = open();

@@ -104,6 +104,9 @@ class SessionLog {
   #followers = 0;
   /** The newest records without a gap, kept while there are followers. */
   #recent: EgressRecord[] = [];
+  #readers = 0;
+  /** All records that are kept, while there are readers and nothing is written. */
+  #kept: readonly EgressRecord[] | undefined;
 
   constructor(sessionId: string, options: EgressLogOptions) {
     // SECURITY: ids come from the store, and are letters and digits alone; a path is not trusted to them.
@@ -143,27 +146,38 @@ class SessionLog {
   }
 
   /**
-   * SECURITY: programs in a sandbox write thousands of records, and each follower would read all of them
-   * again at every change, so followers get the newest from memory (threat: oversized requests). Guarded
-   * by file-egress-log.test.ts.
+   * SECURITY: programs in a sandbox write thousands of records, and many readers would each parse all of
+   * them, followers even at every change. Followers get the newest from memory, and concurrent readers
+   * share what was parsed (threat: oversized requests). Guarded by file-egress-log.test.ts.
    */
   async read(after: number, limit: number): Promise<EgressPage> {
-    return await this.#inTurn(async () => {
-      await this.#write();
-      const isRecent = after + 1 >= (this.#recent[0]?.sequence ?? Infinity);
-      const all = isRecent
-        ? this.#recent
-        : [...(await readRecords(this.#olderPath)), ...(await readRecords(this.#path))];
-      const newer = all.filter(({ sequence }) => sequence > after);
-      const records = newer.slice(0, limit);
-      const last = this.#sequence ?? 0;
-      const first = records[0]?.sequence ?? Math.max(last, after) + 1;
-      return {
-        records,
-        cursor: records.at(-1)?.sequence ?? Math.max(last, after),
-        missing: Math.max(0, first - 1 - after),
-      };
-    });
+    this.#readers += 1;
+    try {
+      return await this.#inTurn(() => this.#page(after, limit));
+    } finally {
+      this.#readers -= 1;
+      if (this.#readers === 0) this.#kept = undefined;
+    }
+  }
+
+  async #page(after: number, limit: number): Promise<EgressPage> {
+    await this.#write();
+    const isRecent = after + 1 >= (this.#recent[0]?.sequence ?? Infinity);
+    const all = isRecent ? this.#recent : await this.#all();
+    const start = all.findIndex(({ sequence }) => sequence > after);
+    const records = start === -1 ? [] : all.slice(start, start + limit);
+    const last = this.#sequence ?? 0;
+    const first = records[0]?.sequence ?? Math.max(last, after) + 1;
+    return {
+      records,
+      cursor: records.at(-1)?.sequence ?? Math.max(last, after),
+      missing: Math.max(0, first - 1 - after),
+    };
+  }
+
+  async #all(): Promise<readonly EgressRecord[]> {
+    this.#kept ??= [...(await readRecords(this.#olderPath)), ...(await readRecords(this.#path))];
+    return this.#kept;
   }
 
   async usedBytes(): Promise<number> {
@@ -216,6 +230,7 @@ class SessionLog {
     if (pending.length === 0) return;
     this.#pending = [];
     this.#dropped = 0;
+    this.#kept = undefined;
     let sequence = this.#sequence;
     let usedBytes = this.#usedBytes;
     const written: EgressRecord[] = [];
