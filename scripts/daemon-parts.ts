@@ -45,7 +45,7 @@ export const daemonParts: Readonly<Record<string, Part>> = {
 
   events: {
     path: inDaemon("events/"),
-    parts: ["protocol", "ports", "sessions"],
+    parts: ["protocol", "ports", "sessions", "waiting"],
     node: harmless,
     because: "the core reports events; surfaces decide who follows them",
   },

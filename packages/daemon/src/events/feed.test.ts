@@ -2,7 +2,9 @@ import { setImmediate as otherWork, setTimeout as sleep } from "node:timers/prom
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { EventRetention } from "../ports/event-log.ts";
 import { SqliteEventLog } from "../store/sqlite/sqlite-event-log.ts";
+import { worstTurnMs } from "../testing/worst-turn.ts";
 import { EventHub } from "./event-hub.ts";
+import { EventFeed } from "./feed.ts";
 import type { FeedItem, FollowEvents } from "./feed.ts";
 
 const RETENTION: EventRetention = {
@@ -203,4 +205,19 @@ describe("a log that cannot be written", () => {
       event: { type: "events.lost", owner: "alice", data: { events: 10 } },
     });
   });
+});
+
+it("shares turns with other work when many followers begin at the same time", async () => {
+  for (const changes of upTo(300)) tell(changes);
+  await hub.flush();
+  const feed = new EventFeed(log, { maxFollowers: 60, maxFollowersPerOwner: 60 });
+  const all = Promise.all(
+    Array.from({ length: 60 }, async () => {
+      const options = { follower: "alice", owner: "alice", from: "start", once: true } as const;
+      using follower = feed.open({ ...options, signal: gone.signal });
+      return numbersOf(await collect(follower.items()));
+    }),
+  );
+  expect(await worstTurnMs(all)).toBeLessThan(100);
+  for (const numbers of await all) expect(numbers).toHaveLength(300);
 });

@@ -1,6 +1,7 @@
 /** The feed: past and live events as one stream, for any number of readers at any speed. */
 import { setImmediate as otherWork } from "node:timers/promises";
 import { SandboxError } from "@sandkasten/protocol";
+import { ownTurn } from "../event-loop-turn.ts";
 import type { EventLog, EventScope, StoredEvent } from "../ports/event-log.ts";
 import { Cursors } from "./cursors.ts";
 import { RecentEvents } from "./recent-events.ts";
@@ -85,6 +86,8 @@ export class EventFeed {
     yield { kind: "place", cursor: this.#cursors.encode(position) };
     for (;;) {
       signal.throwIfAborted();
+      // Many followers may have to read at the same time.
+      await ownTurn();
       const news = this.#recent.changed();
       const page =
         (once ? undefined : this.#recent.after(position, PAGE_EVENTS, options)) ??
