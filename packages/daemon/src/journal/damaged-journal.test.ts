@@ -105,28 +105,84 @@ describe("a damaged segment in the middle", () => {
   });
 });
 
-describe("a damaged record", () => {
-  it.each(badBytes)(
-    "because of %s is a gap, and the output after it is complete",
-    async (_, damage) => {
-      const files = await writeThreeSegments();
-      for (const path of files) await damageFile(path, damage);
-      const journal = await fixture.open();
-      // A page can start before the record, in it, and after it.
-      for (const offset of [0, 1000, 1500, IN_SEGMENT]) {
-        const output = await readAll(journal, "s", "e", { offset, maxBytes: 700 });
-        for (const { offset: at, bytes } of output.chunks)
-          expect(patternAt(at, bytes.length).equals(bytes)).toBe(true);
-        expect(output.nextOffset).toBe(3 * IN_SEGMENT);
-        expect(output.bytes.length + output.skippedBytes).toBe(3 * IN_SEGMENT - offset);
-        expect(output.skippedBytes).toBeGreaterThanOrEqual(2 * SECOND);
+describe("a record that is lost among others", () => {
+  const RECORD = 100;
+  const RECORDS = 20;
+  const LENGTH = RECORD * RECORDS;
+  /** Where the header of the fifth record begins. */
+  const FIFTH = 56 + 4 * (24 + RECORD);
+
+  async function writeRecords(execId: string): Promise<string> {
+    const writer = await (await fixture.open()).write("s", execId);
+    for (let index = 0; index < RECORDS; index += 1) {
+      const stream = index % 2 === 0 ? "stdout" : "stderr";
+      await writer.append(stream, patternAt(writer.endOffset, RECORD), 0);
+    }
+    await writer.close();
+    const [path] = await fixture.segments("s", execId);
+    return path!;
+  }
+
+  it.each(Array.from({ length: 24 }, (_, byte) => byte))(
+    "because byte %d of its header is another one, is the only one lost",
+    async (byte) => {
+      for (const flip of [0x01, 0x80, 0xff]) {
+        const execId = `e-${flip}`;
+        const path = await writeRecords(execId);
+        await damageFile(
+          path,
+          (content) => (content[FIFTH + byte] = content[FIFTH + byte]! ^ flip),
+        );
+        const kept = patternsOf([0, 4 * RECORD], [5 * RECORD, LENGTH - 5 * RECORD]);
+        for (const maxBytes of [70, 100_000]) {
+          const read = await readAll(await fixture.open(), "s", execId, { maxBytes });
+          expect(read.bytes.equals(kept)).toBe(true);
+          expect([read.skippedBytes, read.nextOffset]).toEqual([RECORD, LENGTH]);
+          for (const chunk of read.chunks)
+            expect(patternAt(chunk.offset, chunk.bytes.length).equals(chunk.bytes)).toBe(true);
+        }
+        const journal = await fixture.open();
+        const writer = await journal.write("s", execId);
+        expect([writer.endOffset, writer.droppedBytes]).toEqual([LENGTH, RECORD]);
+        await writer.append("stdout", patternAt(LENGTH, ROOM), 0);
+        await writer.close();
+        const all = await readAll(await fixture.open(), "s", execId);
+        const more = patternAt(LENGTH, ROOM);
+        expect(all.bytes.equals(Buffer.concat([kept, more]))).toBe(true);
+        expect(all.skippedBytes).toBe(RECORD);
       }
-      expect(fixture.warnings).toHaveLength(3);
-      const writer = await journal.write("s", "e");
-      expect(writer.endOffset).toBe(3 * IN_SEGMENT);
-      await writer.close();
     },
   );
+
+  it("takes the damaged ones beside it with it, and no other", async () => {
+    const path = await writeRecords("e");
+    await damageFile(path, (content) => content.fill(0x81, FIFTH, FIFTH + 3 * (24 + RECORD)));
+    const { bytes, skippedBytes } = await readAll(await fixture.open(), "s", "e");
+    expect(skippedBytes).toBe(3 * RECORD);
+    const kept = patternsOf([0, 4 * RECORD], [7 * RECORD, LENGTH - 7 * RECORD]);
+    expect(bytes.equals(kept)).toBe(true);
+  });
+});
+
+describe("a record that is not as it was written", () => {
+  it.each(badBytes)("because of %s is a gap, and what follows it is whole", async (_, damage) => {
+    const files = await writeThreeSegments();
+    for (const path of files) await damageFile(path, damage);
+    const journal = await fixture.open();
+    // A page may begin before the record, in it, and behind it.
+    for (const offset of [0, 1000, 1500, IN_SEGMENT]) {
+      const output = await readAll(journal, "s", "e", { offset, maxBytes: 700 });
+      for (const { offset: at, bytes } of output.chunks)
+        expect(patternAt(at, bytes.length).equals(bytes)).toBe(true);
+      expect(output.nextOffset).toBe(3 * IN_SEGMENT);
+      expect(output.bytes.length + output.skippedBytes).toBe(3 * IN_SEGMENT - offset);
+      expect(output.skippedBytes).toBeGreaterThanOrEqual(2 * SECOND);
+    }
+    expect(fixture.warnings).toHaveLength(3);
+    const writer = await journal.write("s", "e");
+    expect(writer.endOffset).toBe(3 * IN_SEGMENT);
+    await writer.close();
+  });
 
   it("is read as before if it was written without a checksum", async () => {
     const bytes = patternAt(0, 100);

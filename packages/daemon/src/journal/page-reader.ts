@@ -6,7 +6,8 @@ import type { Log } from "../ports/log.ts";
 import type { OutputView, SegmentView } from "./output-view.ts";
 import { RecentMap } from "./recent-map.ts";
 import { isScanEnd, RecordScan } from "./record-scan.ts";
-import type { RecordPosition, ScanEnd } from "./record-scan.ts";
+import type { RecordPosition } from "./record-position.ts";
+import type { ScanEnd } from "./record-scan.ts";
 import { SEGMENT_HEADER_BYTES, segmentName } from "./segment-format.ts";
 import type { RecordHeader } from "./segment-format.ts";
 import { SegmentReader } from "./segment-reader.ts";
@@ -174,7 +175,15 @@ async function fillPage(
       await scan.load(readAheadBytes(draft, scan.next.offset));
       continue;
     }
-    if (isScanEnd(record)) return record;
+    if (record === "end") return record;
+    if (isScanEnd(record)) {
+      const next = await scan.findIntact();
+      if (next === undefined) return record;
+      noteDamage(scan.next.position);
+      if (!draft.skipTo(next.offset)) break;
+      scan.continueAt(next);
+      continue;
+    }
     const from = draft.cursor - scan.next.offset;
     if (from < record.length) {
       if (!draft.takes(record.length - from)) break;
@@ -182,8 +191,11 @@ async function fillPage(
       if (isGenuine === undefined) return "torn";
       if (!isGenuine) {
         noteDamage(scan.next.position);
-        if (!draft.skipTo(scan.next.offset + record.length)) break;
-        scan.pass(record);
+        // Its length may be damaged as well.
+        const next = await scan.findIntact();
+        if (!draft.skipTo(next?.offset ?? scan.next.offset + record.length)) break;
+        if (next === undefined) scan.pass(record);
+        else scan.continueAt(next);
         continue;
       }
       const length = Math.min(record.length - from, draft.bytesLeft);

@@ -6,18 +6,11 @@ import {
   RECORD_HEADER_BYTES,
   SEGMENT_HEADER_BYTES,
 } from "./segment-format.ts";
+import { findIntactRecord } from "./intact-record.ts";
 import { PageMemory } from "./page-memory.ts";
+import type { RecordPosition } from "./record-position.ts";
 import type { FoundRecord, RecordHeader, SegmentHeader } from "./segment-format.ts";
 import type { SegmentReader } from "./segment-reader.ts";
-
-/** Where a record begins: in the file, in the output, and in the sequence of records. */
-export interface RecordPosition {
-  readonly position: number;
-  readonly offset: number;
-  readonly seq: number;
-  /** The record's bytes already matched its checksum. */
-  readonly isChecked?: boolean;
-}
 
 /** Why there is no record: end of file, a partial record, or invalid data. */
 export type ScanEnd = "end" | "torn" | "corrupt";
@@ -113,6 +106,16 @@ export class RecordScan {
     if (!isGenuine(record, bytes)) return false;
     this.#next = { ...this.#next, isChecked: true };
     return true;
+  }
+
+  /** The first intact record behind the next one, which is damaged. */
+  async findIntact(): Promise<RecordPosition | undefined> {
+    return await findIntactRecord(this.#segment, this.#next, this.#limit);
+  }
+
+  /** Continues at a record that `findIntact` found. */
+  continueAt(found: RecordPosition): void {
+    this.#next = found;
   }
 
   pass(record: RecordHeader): void {

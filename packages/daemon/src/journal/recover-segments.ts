@@ -34,7 +34,10 @@ interface OpenedSegment {
 
 const SCAN_BYTES = 256 * 1024;
 
-/** Undefined if there are no segments. Reads the headers of all segments and the records of the last one. */
+/**
+ * Undefined if there are no segments. Reads the headers of all segments and the records of the last one,
+ * where lost records between intact ones count as skipped.
+ */
 export async function recoverSegments(
   directory: string,
   log: Log | undefined,
@@ -90,15 +93,25 @@ async function scanToEnd(
   try {
     const scan = new RecordScan(segment, bytes, firstRecord(header));
     const counts = { stdout: header.stdoutBytes, stderr: header.stderrBytes };
+    let lostBytes = 0;
     let found = scan.peek();
-    while (!isScanEnd(found)) {
+    for (; found !== "end"; found = scan.peek()) {
       if (found === "unread") {
         await scan.load(SCAN_BYTES);
+        continue;
+      }
+      const isIntact = isScanEnd(found) ? false : await scan.check(found, SCAN_BYTES);
+      const next = isIntact === false ? await scan.findIntact() : undefined;
+      if (next !== undefined) {
+        log?.warn({ path, position: scan.next.position }, "an output file has damaged records");
+        lostBytes += next.offset - scan.next.offset;
+        scan.continueAt(next);
+      } else if (isScanEnd(found) || isIntact === undefined) {
+        break;
       } else {
         counts[found.stream] += found.length;
         scan.pass(found);
       }
-      found = scan.peek();
     }
     const { position, offset, seq } = scan.next;
     if (found === "corrupt") {
@@ -109,7 +122,7 @@ async function scanToEnd(
       firstSeq: seq,
       stdoutBytes: counts.stdout,
       stderrBytes: counts.stderr,
-      skippedBytes: header.skippedBytes,
+      skippedBytes: header.skippedBytes + lostBytes,
       goodBytes: position,
     };
   } finally {

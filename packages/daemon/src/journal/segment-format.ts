@@ -141,6 +141,12 @@ export function decodeRecordHeader(
   return stream !== undefined && isTrue ? { ...record, stream } : undefined;
 }
 
+/** Undefined if no record with a checksum can begin here. Its bytes must still be checked. */
+export function decodeAnyRecordHeader(source: Buffer, at: number): FoundRecord | undefined {
+  if (source[at + 1] !== MARK || ((source[at] ?? 0) & HAS_CHECKSUM) === 0) return undefined;
+  return decodeRecordHeader(source, at, source.readUIntLE(at + 2, 6));
+}
+
 /** Whether these bytes match the checksum. */
 export function isGenuine({ checksum }: FoundRecord, bytes: Uint8Array): boolean {
   return checksum === undefined || crc32(bytes, checksum.ofHeader) === checksum.expected;
