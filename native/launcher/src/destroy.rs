@@ -57,10 +57,12 @@ fn lock(state_dir: &Path) -> Outcome<Option<File>> {
 /// exists, a sweep knows that something may be left.
 pub fn destroy_locked(request: &DestroyRequest) -> Outcome<()> {
     let record = record::read_record(&request.state_dir);
-    let known_runtime = request
-        .runtime
-        .clone()
-        .or_else(|| record::read_intent(&request.state_dir).map(|intent| intent.runtime));
+    // Our own notes name the runtime that was used. Either can be missing or damaged.
+    let known_runtime = record
+        .as_ref()
+        .map(|record| record.runtime.clone())
+        .or_else(|| record::read_intent(&request.state_dir).map(|intent| intent.runtime))
+        .or_else(|| request.runtime.clone());
     let hierarchies = Hierarchies::discover()?;
     let cgroups: Vec<PathBuf> = hierarchies
         .paths(&request.cgroup_parent, &request.id)

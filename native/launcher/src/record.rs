@@ -89,11 +89,14 @@ pub fn read_intent(state_dir: &Path) -> Option<Intent> {
 }
 
 /// The persistent workspaces that a sandbox uses or is about to use: the intent is written before.
+/// If it is damaged, the record tells of those in use.
 pub fn intended_workspaces(state_dir: &Path) -> Vec<String> {
-    let intent: Value = read(&intent_path(state_dir)).unwrap_or_default();
-    let further = intent["workspaces"].as_array().into_iter().flatten();
-    std::iter::once(&intent["workspace"])
-        .chain(further.map(|further| &further["workspace"]))
+    let notes: Value = read(&intent_path(state_dir))
+        .or_else(|| read(&record_path(state_dir)))
+        .unwrap_or_default();
+    let further = notes["workspaces"].as_array().into_iter().flatten();
+    std::iter::once(&notes["workspace"])
+        .chain(further.map(|further| further.get("workspace").unwrap_or(further)))
         .filter_map(|workspace| workspace["id"].as_str().map(str::to_owned))
         .collect()
 }

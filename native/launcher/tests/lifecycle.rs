@@ -199,6 +199,33 @@ fn a_runtime_that_fails_says_why_and_leaves_nothing() {
 }
 
 #[test]
+fn damaged_notes_leave_nothing_behind() {
+    for runtime in ["crun", "runc"] {
+        let world = world_or_skip!(runtime);
+        for damaged in [&["intent.json"][..], &["intent.json", "sandbox.json"]] {
+            let mut spec = world.spec("sbx_damaged", runtime, "");
+            spec["keep_runtime_files"] = json!(true);
+            world.create(&spec).unwrap();
+            let state = world.runtime_root().join("sbx_damaged");
+            assert!(state.exists());
+            for name in damaged {
+                fs::write(world.state_dir("sbx_damaged").join(name), "{").unwrap();
+            }
+            let mut request = json!({});
+            for key in ["id", "state_dir", "ids_dir", "cgroup_parent", "runtime"] {
+                request[key] = spec[key].clone();
+            }
+            if damaged.len() == 1 {
+                request["runtime"] = Value::Null;
+            }
+            world.run("destroy", &request).unwrap();
+            assert!(!state.exists(), "{runtime} {damaged:?}");
+            world.assert_no_trace("after destroy");
+        }
+    }
+}
+
+#[test]
 fn destroying_what_never_was_is_fine() {
     let world = world_or_skip!("crun");
     world.destroy("sbx_never").unwrap();

@@ -327,6 +327,8 @@ fn a_workspace_is_not_destroyed_while_a_sandbox_has_it() {
         world.listed("sbx_user").as_deref() == Some("dead")
     });
     assert_eq!(world.destroy_workspace(ID).unwrap(), in_use);
+    fs::write(world.state_dir("sbx_user").join("intent.json"), "{").unwrap();
+    assert_eq!(world.destroy_workspace(ID).unwrap(), in_use);
     world.destroy("sbx_user").unwrap();
 
     // Nor while something else has it attached, which no record mentions.

@@ -168,10 +168,8 @@ export class OciDriver implements ContainerDriver<OciContainer> {
 
   async remove(id: string): Promise<void> {
     this.#forget(id);
-    // The launcher's own notes name the runtime; ours is used only if there are none.
-    const isNoted = existsSync(join(this.#stateDir(id), "intent.json"));
-    const { runtime, ...request } = this.#identity(id);
-    await this.#launcher.destroy({ ...request, ...(!isNoted && { runtime }) });
+    // The launcher's own notes name the runtime; this one is used only if they are lost.
+    await this.#launcher.destroy(this.#identity(id));
   }
 
   async find(id: string): Promise<FoundContainer<OciContainer>> {
