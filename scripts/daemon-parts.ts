@@ -14,7 +14,7 @@ export const daemonParts: Readonly<Record<string, Part>> = {
   },
   waiting: {
     path: inDaemon(
-      "(event-loop-turn|failure-for-log|json-shape|keyed-mutex|observed-deadline)\\.ts$",
+      "(deep-freeze|event-loop-turn|failure-for-log|json-shape|keyed-mutex|observed-deadline)\\.ts$",
     ),
     parts: ["protocol"],
     because: "every part of the daemon may use it",
@@ -243,6 +243,7 @@ export const daemonParts: Readonly<Record<string, Part>> = {
       "images",
       "network",
       "telemetry package",
+      "waiting",
       "directories",
     ],
     node: [...harmless, "fs", "net", "os"],

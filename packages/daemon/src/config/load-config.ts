@@ -1,6 +1,7 @@
 /** Merges defaults, file, environment and flags once, and validates the result. */
 import { dirname, isAbsolute, join, resolve } from "node:path";
 import { SandboxError } from "@sandkasten/protocol";
+import { deepFreeze } from "../deep-freeze.ts";
 import { readConfigFile } from "./config-file.ts";
 import type { ConfigFile } from "./config-file.ts";
 import { shapeConfig } from "./config.ts";
@@ -138,10 +139,4 @@ function redacted(value: unknown): unknown {
   return Array.isArray(value)
     ? value.map((entry: Record<string, unknown>) => ({ ...entry, key: "***" }))
     : "***";
-}
-
-function deepFreeze<T>(value: T): T {
-  if (typeof value !== "object" || value === null || Object.isFrozen(value)) return value;
-  for (const part of Object.values(value)) deepFreeze(part);
-  return Object.freeze(value);
 }

@@ -1,6 +1,7 @@
 /** Reads the few properties of this machine that the `host` image depends on. */
 import { createHash } from "node:crypto";
 import { lstatSync, readFileSync, readlinkSync } from "node:fs";
+import type { Stats } from "node:fs";
 import { lstat, readFile, readdir, readlink } from "node:fs/promises";
 import { join, normalize } from "node:path";
 import { systemCode } from "../system-errors.ts";
@@ -42,10 +43,11 @@ export function readHostFacts(machine: string): HostFacts {
   const links = new Map<string, string>();
   const directories: string[] = [];
   for (const name of SYSTEM_DIRECTORIES) {
-    const target = linkTarget(join(machine, name));
-    if (target !== undefined) {
-      if (leadsIntoUsr(target, "/")) links.set(name, target);
-    } else if (isDirectory(join(machine, name))) {
+    const stats = statsOf(join(machine, name));
+    if (stats?.isSymbolicLink() === true) {
+      const target = linkTarget(join(machine, name));
+      if (target !== undefined && leadsIntoUsr(target, "/")) links.set(name, target);
+    } else if (stats?.isDirectory() === true) {
       directories.push(name);
     }
   }
@@ -107,12 +109,13 @@ function leadsIntoUsr(target: string, from: string): boolean {
 
 /** Changes when the file does; "" if there is none. */
 function stamp(path: string): string {
-  const stats = orMissingSync(() => lstatSync(path, { bigint: true }));
+  const stats = orMissingSync(() => lstatSync(path, { bigint: true, throwIfNoEntry: false }));
   return stats === undefined ? "" : `${stats.size}:${stats.mtimeNs}:${stats.ino}`;
 }
 
-function isDirectory(path: string): boolean {
-  return orMissingSync(() => lstatSync(path))?.isDirectory() ?? false;
+/** Without an error for a missing name, which would take longer than the look. */
+function statsOf(path: string): Stats | undefined {
+  return orMissingSync(() => lstatSync(path, { throwIfNoEntry: false }));
 }
 
 function linkTarget(path: string): string | undefined {

@@ -23,8 +23,8 @@ interface Launching {
 }
 
 export class CompiledSeccomp {
-  /** crun's compiled filter in base64, keyed by the profile as text. */
-  readonly #filters = new Map<string, string>();
+  /** crun's compiled filter in base64, by the profile, of which there are few. */
+  readonly #filters = new WeakMap<SeccompProfile, string>();
   /** Whether this crun accepts compiled filters; unknown until one was tried. */
   #isTaken: boolean | undefined;
 
@@ -32,7 +32,7 @@ export class CompiledSeccomp {
   async create(request: LauncherCreate, launching: Launching): Promise<SandboxRecord> {
     if (request.runtime.kind !== "crun" || this.#isTaken === false)
       return await launching.launch(request);
-    const profile = JSON.stringify(request.config.linux.seccomp);
+    const profile = request.config.linux.seccomp;
     const filter = this.#filters.get(profile);
     if (filter !== undefined) return await this.#createWith(filter, request, launching);
     const record = await launching.launch({ ...request, keep_runtime_files: true });

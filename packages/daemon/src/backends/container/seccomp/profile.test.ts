@@ -111,4 +111,15 @@ describe("buildSeccompProfile()", () => {
   test("stays small, because every rule adds to the time of each create", () => {
     expect(buildSeccompProfile("x64").syscalls.length).toBeLessThanOrEqual(80);
   });
+
+  test("is shared by all sandboxes of a kind, so none can change it", () => {
+    const profile = buildSeccompProfile("x64");
+    expect(buildSeccompProfile("x64")).toBe(profile);
+    expect(buildSeccompProfile("x64", { missing: "rule" })).not.toEqual(profile);
+    expect(buildSeccompProfile("arm64")).not.toEqual(profile);
+    for (const part of [profile, profile.syscalls, ...profile.syscalls])
+      expect(Object.isFrozen(part)).toBe(true);
+    const names = profile.syscalls.flatMap(({ names: ofRule, args }) => [ofRule, args ?? []]);
+    expect(names.every((list) => list.length === 0 || Object.isFrozen(list))).toBe(true);
+  });
 });

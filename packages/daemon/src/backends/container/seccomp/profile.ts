@@ -1,5 +1,6 @@
 /** Builds the seccomp section of an OCI configuration: the syscall table, minus the denied calls. */
 import { SandboxError } from "@sandkasten/protocol";
+import { deepFreeze } from "../../../deep-freeze.ts";
 import type { ArgumentRule } from "./argument-rules.ts";
 import { argumentRules } from "./argument-rules.ts";
 import { DENIALS, ERRNO } from "./deny-table.ts";
@@ -50,8 +51,11 @@ const TARGETS: Readonly<
   arm64: { name: "SCMP_ARCH_AARCH64", table: AARCH64_SYSCALLS },
 };
 
+/** By processor and answer. */
+const profiles = new Map<string, SeccompProfile>();
+
 /**
- * The profile for one processor.
+ * The profile for one processor, always the same object, which nothing can change.
  *
  * SECURITY: against foreign system calls: only the machine's own architecture is named, so the
  * runtime's library kills (SIGSYS) code that enters through another one, such as `int 0x80` or x32,
@@ -63,6 +67,16 @@ const TARGETS: Readonly<
 export function buildSeccompProfile(
   architecture: string,
   { missing = "default" }: ProfileOptions = {},
+): SeccompProfile {
+  const key = `${architecture} ${missing}`;
+  const profile = profiles.get(key) ?? deepFreeze(build(architecture, missing));
+  profiles.set(key, profile);
+  return profile;
+}
+
+function build(
+  architecture: string,
+  missing: NonNullable<ProfileOptions["missing"]>,
 ): SeccompProfile {
   const target = Object.hasOwn(TARGETS, architecture)
     ? TARGETS[architecture as SeccompArchitecture]
