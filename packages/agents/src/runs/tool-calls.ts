@@ -48,7 +48,7 @@ export async function runToolCalls(
 
 async function runOne(part: Part, context: ToolCallContext): Promise<Part> {
   const { toolRequest } = part;
-  if (toolRequest === undefined) throw new Error("the part is no tool request");
+  if (toolRequest === undefined) throw new Error("the part is not a tool request");
   const { name, ref = "", input } = toolRequest;
   context.signal.throwIfAborted();
   const { emit } = context;

@@ -152,7 +152,7 @@ class Analysis {
     const shown = isMethod ? `.${name}()` : `${name}()`;
     const offset = Math.max(0, this.#offset(expr) - (isMethod ? 0 : name.length));
     if (MACRO_NAMES.has(name))
-      throw new ExpressionError(`${shown} was not given what it takes`, offset);
+      throw new ExpressionError(`${shown} has the wrong arguments`, offset);
     const hint = didYouMean(name, [...CALLABLE_NAMES, ...MACRO_NAMES]).replace(
       /; known are .*/,
       "",
@@ -163,7 +163,7 @@ class Analysis {
   #struct(expr: Expr, struct: Struct, here: Scope): void {
     if (struct.messageName !== "")
       throw new ExpressionError(
-        `${struct.messageName}{…} cannot be made here; write a map: {"name": value}`,
+        `${struct.messageName}{…} cannot be created here; write a map: {"name": value}`,
         this.#offset(expr),
       );
     for (const { keyKind, value } of struct.entries) {

@@ -191,11 +191,11 @@ steps:
     ["error.message", 43, "error is not known"],
     ["1 +", 45, "the expression is not valid CEL: found +"],
     ["[1].map(x, x + y)", 58, "y is not known"],
-    ["[1].map(x)", 46, ".map() was not given what it takes"],
+    ["[1].map(x)", 46, ".map() has the wrong arguments"],
     ["foo(1)", 43, "there is no function foo()"],
     ["'a'.sizee()", 46, "there is no function .sizee(); did you mean size?"],
     ["b'abc'", 43, "bytes cannot be used here"],
-    ["google.protobuf.Value{}", 43, "google.protobuf.Value{…} cannot be made here"],
+    ["google.protobuf.Value{}", 43, "google.protobuf.Value{…} cannot be created here"],
     [
       "[1].all(a, [1].all(b, [1].all(c, [1].all(d, true))))",
       79,
