@@ -28,6 +28,13 @@ const DEFAULT_READ_BYTES = 1_048_576;
 const MAX_READ_BYTES = 16_777_216;
 
 export function fileRoutes(app: App, space: FileSpace): void {
+  contentRoutes(app, space);
+  lookupRoutes(app, space);
+  treeRoutes(app, space);
+}
+
+/** Contents of small files. */
+function contentRoutes(app: App, space: FileSpace): void {
   const { prefix, params } = space;
   const tags = [space.tag];
 
@@ -80,6 +87,12 @@ export function fileRoutes(app: App, space: FileSpace): void {
       };
     },
   );
+}
+
+/** Names and metadata, without changing anything. */
+function lookupRoutes(app: App, space: FileSpace): void {
+  const { prefix, params } = space;
+  const tags = [space.tag];
 
   app.get(
     `${prefix}/fs`,
@@ -146,6 +159,12 @@ export function fileRoutes(app: App, space: FileSpace): void {
       return { ok: true as const, ...pathBody(await files.realpath(path)) };
     },
   );
+}
+
+/** Changes to the directory tree. */
+function treeRoutes(app: App, space: FileSpace): void {
+  const { prefix, params } = space;
+  const tags = [space.tag];
 
   app.post(
     `${prefix}/fs/mkdir`,
