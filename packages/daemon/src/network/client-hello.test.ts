@@ -1,26 +1,6 @@
-import { Duplex } from "node:stream";
-import { connect } from "node:tls";
 import { describe, expect, it } from "vitest";
 import { readFirstWords } from "./client-hello.ts";
-
-/** The first bytes that Node's own TLS client sends. */
-async function realHello(servername?: string): Promise<Buffer> {
-  const { promise, resolve } = Promise.withResolvers<Buffer>();
-  const socket = new Duplex({
-    read: () => undefined,
-    write: (chunk: Buffer, _encoding, done) => {
-      resolve(Buffer.from(chunk));
-      done();
-    },
-  });
-  const client = connect({ socket, ...(servername !== undefined && { servername }) });
-  client.on("error", () => undefined);
-  try {
-    return await promise;
-  } finally {
-    client.destroy();
-  }
-}
+import { realHello } from "./testing/real-hello.ts";
 
 const u8 = (value: number): Buffer => Buffer.from([value]);
 const u16 = (value: number): Buffer => Buffer.from([value >> 8, value & 255]);

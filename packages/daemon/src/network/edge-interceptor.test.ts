@@ -1,26 +1,7 @@
-import { Duplex } from "node:stream";
-import { connect } from "node:tls";
 import { describe, expect, it } from "vitest";
 import { EdgeInterceptor } from "./edge-interceptor.ts";
 import type { EgressConnection, Inspection } from "./egress.ts";
-
-async function hello(servername?: string): Promise<Buffer> {
-  const { promise, resolve } = Promise.withResolvers<Buffer>();
-  const socket = new Duplex({
-    read: () => undefined,
-    write: (chunk: Buffer, _encoding, done) => {
-      resolve(Buffer.from(chunk));
-      done();
-    },
-  });
-  const client = connect({ socket, ...(servername !== undefined && { servername }) });
-  client.on("error", () => undefined);
-  try {
-    return await promise;
-  } finally {
-    client.destroy();
-  }
-}
+import { realHello } from "./testing/real-hello.ts";
 
 const TO_API: EgressConnection = {
   target: { name: "api.example.com", port: 443 },
@@ -32,24 +13,24 @@ const inspect = (bytes: Uint8Array, ended = false): Inspection =>
 
 describe("EdgeInterceptor", () => {
   it("passes TLS that carries the name of its destination, in any case", async () => {
-    expect(inspect(await hello("api.example.com"))).toEqual({ kind: "pass" });
-    expect(inspect(await hello("API.example.COM"))).toEqual({ kind: "pass" });
+    expect(inspect(await realHello("api.example.com"))).toEqual({ kind: "pass" });
+    expect(inspect(await realHello("API.example.COM"))).toEqual({ kind: "pass" });
   });
 
   it("refuses TLS that carries another name, and reports it", async () => {
-    expect(inspect(await hello("evil.example.com"))).toEqual({
+    expect(inspect(await realHello("evil.example.com"))).toEqual({
       kind: "refuse",
       reason: "TLS to api.example.com must carry that name (SNI), not evil.example.com",
     });
   });
 
   it("refuses TLS that carries no name, or a hello that cannot be parsed", async () => {
-    expect(inspect(await hello())).toMatchObject({ kind: "refuse" });
+    expect(inspect(await realHello())).toMatchObject({ kind: "refuse" });
     expect(inspect(Buffer.from([22, 3, 1, 0, 0]))).toMatchObject({ kind: "refuse" });
   });
 
   it("waits for the rest of a hello, and refuses one that ends too early", async () => {
-    const half = (await hello("evil.example.com")).subarray(0, 40);
+    const half = (await realHello("evil.example.com")).subarray(0, 40);
     expect(inspect(half)).toEqual({ kind: "more" });
     expect(inspect(half, true)).toMatchObject({ kind: "refuse" });
   });
@@ -72,9 +53,9 @@ describe("EdgeInterceptor", () => {
       handles: (host) => host === "api.example.com",
       serve: () => Promise.resolve(),
     });
-    const judged = interceptor.inspect(TO_API, await hello("api.example.com"), false);
+    const judged = interceptor.inspect(TO_API, await realHello("api.example.com"), false);
     expect(judged.kind).toBe("terminate");
-    const other = interceptor.inspect(TO_API, await hello("other.example.com"), false);
+    const other = interceptor.inspect(TO_API, await realHello("other.example.com"), false);
     expect(other.kind).toBe("refuse");
     const may = (target: EgressConnection["target"]): boolean =>
       interceptor.mayTerminate({ target, via: "connect" });
