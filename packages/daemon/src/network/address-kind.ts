@@ -1,14 +1,14 @@
-/** Tells addresses of the internet from those that only lead to this machine or its neighbours. */
+/** Distinguishes public addresses from those that only reach this machine or its neighbours. */
 import { Network, parseAddress } from "./addresses.ts";
 import type { Address } from "./addresses.ts";
 
-/** `local`: this machine, its link, and what no packet should be sent to. */
+/** `local`: this machine, its link, and addresses to which no packet should be sent. */
 export type AddressKind = "public" | "private" | "local";
 
 const LOCAL = networks(
   "0.0.0.0/8",
   "127.0.0.0/8",
-  // Metadata services of clouds: link-local, and the one of Azure that looks like any other.
+  // Metadata services of clouds: link-local, and Azure's, which looks like any other address.
   "169.254.0.0/16",
   "168.63.129.16",
   "192.0.0.0/24",
@@ -18,7 +18,7 @@ const LOCAL = networks(
   "198.51.100.0/24",
   "203.0.113.0/24",
   "224.0.0.0/3",
-  // Teredo, 6to4 and the like lead to addresses of version 4 that they hide.
+  // Teredo, 6to4 and the like contain IPv4 addresses.
   "2001::/23",
   "2001:db8::/32",
   "2002::/16",
@@ -27,7 +27,7 @@ const LOCAL = networks(
   "fe80::/10",
   "ff00::/8",
 );
-/** Not destinations of a connection: this network, multicast and broadcast. */
+/** Not valid as destinations: this network, multicast and broadcast. */
 const NEVER = networks("0.0.0.0/8", "224.0.0.0/3", "::/128", "ff00::/8");
 const PRIVATE = networks(
   "10.0.0.0/8",
@@ -40,7 +40,7 @@ const GLOBAL = networks("0.0.0.0/0", "2000::/3");
 
 export function addressKind(text: string): AddressKind {
   const address = parseAddress(text);
-  // An address of version 4 wrapped in one of version 6 is not what a name server answers.
+  // A name server does not return IPv4 addresses wrapped in IPv6 ones.
   if (address === undefined || (address.family === "ipv4" && text.includes(":"))) return "local";
   if (PRIVATE.some((network) => network.has(address))) return "private";
   const isPublic =
@@ -50,10 +50,10 @@ export function addressKind(text: string): AddressKind {
 }
 
 /**
- * Whether a network in a rule names an address that is not of the internet.
+ * Whether a network in a rule names an address that is not public.
  *
- * SECURITY: `0.0.0.0/0` means the internet to most people, and must not open the machine's loopback or
- * a metadata service; only a network within the same special range names one. Guarded by
+ * SECURITY: `0.0.0.0/0` means the internet to most people, so it must not allow the machine's loopback
+ * or a metadata service; only a network within the same special range does. Guarded by
  * policy.test.ts.
  */
 export function namesSpecialAddress(network: Network, address: Address): boolean {
@@ -62,7 +62,7 @@ export function namesSpecialAddress(network: Network, address: Address): boolean
   return special === undefined ? network.isSingle : special.covers(network);
 }
 
-/** Whether every address of a network is of the internet. */
+/** Whether every address of a network is public. */
 export function isPublicNetwork(network: Network): boolean {
   return (
     GLOBAL.some((whole) => whole.covers(network)) &&

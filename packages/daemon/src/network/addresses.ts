@@ -1,4 +1,4 @@
-/** IP addresses in the one form in which they are compared, and the networks that hold them. */
+/** IP addresses in their canonical form, and networks that contain them. */
 import { BlockList, isIPv4, isIPv6, SocketAddress } from "node:net";
 
 export type Family = "ipv4" | "ipv6";
@@ -9,9 +9,9 @@ export interface Address {
 }
 
 /**
- * Undefined for everything that is not an address in its usual notation.
+ * Undefined for anything that is not an address in its usual notation.
  *
- * SECURITY: an IPv4 address that is wrapped in an IPv6 one is judged as what it leads to. Guarded by
+ * SECURITY: an IPv4 address that is wrapped in an IPv6 one is judged as the IPv4 address. Guarded by
  * policy.test.ts.
  */
 export function parseAddress(text: string): Address | undefined {
@@ -51,7 +51,7 @@ export class Network {
   }
 
   has({ text, family }: Address): boolean {
-    // BlockList takes mapped addresses for IPv4 ones, also the other way round.
+    // BlockList treats mapped addresses as IPv4 ones, and vice versa.
     return family === this.family && this.#list.check(text, family);
   }
 
@@ -67,7 +67,7 @@ export class Network {
     return this.prefix === (this.family === "ipv4" ? 32 : 128);
   }
 
-  /** As `parse` reads it. */
+  /** In the form that `parse` accepts. */
   get text(): string {
     return this.isSingle ? this.#base : `${this.#base}/${this.prefix}`;
   }

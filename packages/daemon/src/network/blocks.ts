@@ -1,15 +1,15 @@
-/** Memory for bytes on their way, used again for the next ones: fresh memory for each costs more than carrying them. */
+/** Reusable memory for bytes in transit: allocating memory for each read costs more than moving the bytes. */
 
-/** Each is four times as large as the one before, so that at most three quarters of a block are wasted. */
+/** Each size is four times the previous one, so at most three quarters of a block are wasted. */
 const SIZES = [16_384, 65_536, 262_144] as const;
 export const LARGEST_BLOCK_BYTES = SIZES[2];
-/** Below that Node's own pool is as good. */
+/** For smaller blocks, Node's own pool is as good. */
 const LEAST_BYTES = SIZES[0] / 4;
 const MAX_SPARE_BLOCKS = 16;
 
 export interface Block {
   readonly memory: Buffer;
-  /** Nobody looks at the memory any more. A block that is not released is never used again. */
+  /** Declares that the memory is no longer in use. A block that is not released is never reused. */
   readonly release: () => void;
 }
 
@@ -31,7 +31,7 @@ export function takeBlock(size: (typeof SIZES)[number]): Block {
   return { memory, release };
 }
 
-/** A block that holds these bytes and no others. */
+/** A block with exactly these bytes. */
 export function copyToBlock(bytes: Uint8Array): Block {
   const size = SIZES.find((each) => each >= bytes.byteLength);
   if (size === undefined || bytes.byteLength < LEAST_BYTES)

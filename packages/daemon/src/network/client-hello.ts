@@ -1,6 +1,6 @@
-/** Reads the name out of the first thing that a TLS client says. */
+/** Reads the server name from the first message of a TLS client. */
 
-/** What the bytes that came so far are. `sni` is as the client wrote it, absent when it names none. */
+/** The state of the bytes so far. `sni` is as the client wrote it, absent if it names none. */
 export type FirstWords =
   | { readonly kind: "more" }
   | { readonly kind: "other" }
@@ -16,8 +16,8 @@ const MAX_RECORD_BYTES = 2 ** 14;
 const MAX_HELLO_BYTES = 32 * 1024;
 
 /**
- * SECURITY: a server must not find another name here than this does, so that everything that is
- * not exactly as RFC 8446 has it is malformed rather than skipped. Guarded by client-hello.test.ts.
+ * SECURITY: a server must not find another name here than this code does, so anything that
+ * deviates from RFC 8446 is malformed instead of skipped. Guarded by client-hello.test.ts.
  */
 export function readFirstWords(bytes: Uint8Array): FirstWords {
   if (bytes.length === 0) return { kind: "more" };
@@ -31,7 +31,7 @@ export function readFirstWords(bytes: Uint8Array): FirstWords {
   }
 }
 
-/** The body of the message, which may be spread over several records. Undefined until it is whole. */
+/** The body of the message, which can be split over several records. Undefined until it is complete. */
 function assembleHello(input: Reader): Reader | undefined {
   const parts: Uint8Array[] = [];
   let have = 0;
@@ -48,7 +48,7 @@ function assembleHello(input: Reader): Reader | undefined {
     parts.push(part);
     have += part.length;
     if (need === undefined && have >= 4) need = helloLength(parts);
-    // What follows in the same record would be a second message, which no client sends here.
+    // More data in the same record would be a second message, which no client sends here.
     if (need !== undefined && have > need)
       throw new Malformed("something follows it in its record");
     if (need === have) return new Reader(Buffer.concat(parts).subarray(4));
@@ -81,7 +81,7 @@ function nameIn(hello: Reader): { readonly sni?: string } {
   while (extensions.left > 0) {
     const type = extensions.uint(2);
     const content = extensions.vector(2);
-    // Two names would let the reader choose.
+    // With two names, readers could choose different ones.
     if (seen.has(type)) throw new Malformed("it has an extension twice");
     seen.add(type);
     if (type === SERVER_NAME) sni = serverName(content);
@@ -102,7 +102,7 @@ function serverName(content: Reader): string {
 
 class Malformed extends Error {}
 
-/** Reads big-endian numbers and vectors; beyond the end it is malformed. */
+/** Reads big-endian numbers and vectors; reading beyond the end is malformed. */
 class Reader {
   readonly #bytes: Buffer;
   #at = 0;
@@ -128,7 +128,7 @@ class Reader {
     return this.#bytes.subarray(this.#at - length, this.#at);
   }
 
-  /** What a length of this many bytes says comes next. */
+  /** A vector that begins with a length of this many bytes. */
   vector(lengthSize: 1 | 2): Reader {
     return new Reader(this.bytes(this.uint(lengthSize)));
   }

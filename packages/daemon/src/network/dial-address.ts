@@ -6,8 +6,8 @@ import type { SharedReads } from "./shared-reads.ts";
 const CONNECT_TIMEOUT_MS = 10_000;
 
 /**
- * SECURITY: takes an address that was checked, never a name: what a second resolution would answer
- * was not checked (DNS rebinding). Guarded by "resolves a name once" in session-gateway.test.ts.
+ * SECURITY: accepts an address that was checked, never a name: the result of a second resolution
+ * would not be checked (DNS rebinding). Guarded by "resolves a name once" in session-gateway.test.ts.
  */
 export function dialAddress(
   address: string,

@@ -1,4 +1,4 @@
-/** The headers of a request or an answer as they go on, without those of this one connection. */
+/** The headers of a forwarded request or response, without those of this one connection. */
 
 /** A header with its value; the name is lower case. */
 interface AddedHeader {
@@ -18,8 +18,8 @@ const HOP_BY_HOP = new Set([
 ]);
 
 /**
- * SECURITY: what sandbox code sends under the name of a secret is replaced, also in a spelling that
- * some servers take for the same, and `Connection` cannot have the secret removed on the way. Guarded
+ * SECURITY: a header of sandbox code with the name of a secret is replaced, also in a spelling that
+ * some servers treat as the same, and `Connection` cannot remove the secret. Guarded
  * by secret-proxy.test.ts.
  */
 export function requestHeaders(
@@ -37,7 +37,7 @@ export function requestHeaders(
 }
 
 export function responseHeaders(raw: readonly string[]): string[] {
-  // How the body is cut into pieces is decided anew.
+  // The framing of the body is determined again.
   return withoutHopByHop(raw)
     .filter(([name]) => name.toLowerCase() !== "transfer-encoding")
     .flat();
@@ -49,7 +49,7 @@ function withoutHopByHop(raw: readonly string[]): (readonly [string, string])[] 
   return pairs.filter(([name]) => !HOP_BY_HOP.has(name.toLowerCase()));
 }
 
-/** Servers that hand headers on as variables make `-` and `_` the same. */
+/** Servers that pass headers as variables treat `-` and `_` the same. */
 function comparable(name: string): string {
   return name.toLowerCase().replaceAll("_", "-");
 }

@@ -1,10 +1,10 @@
-/** Looks at the beginning of connections to names: TLS must carry the name, and may get a secret. */
+/** Inspects the beginning of connections to names: TLS must carry the name, and can get a secret. */
 import type { Duplex } from "node:stream";
 import { readFirstWords } from "./client-hello.ts";
 import type { EgressConnection, Inspection, Interceptor } from "./egress.ts";
 import { normalizeHostName } from "./host-names.ts";
 
-/** Speaks with the program in place of a host that gets secrets. */
+/** Talks to the program in place of a host with secrets. */
 export interface Terminator {
   /** Whether requests to this host get a secret. */
   handles(host: string): boolean;
@@ -12,7 +12,7 @@ export interface Terminator {
 }
 
 /**
- * SECURITY: a server that serves many names must not be reached under one that is allowed and then
+ * SECURITY: a server with many names must not be reached under an allowed name and then
  * asked for another. Guarded by edge-interceptor.test.ts.
  */
 export class EdgeInterceptor implements Interceptor {
@@ -22,7 +22,7 @@ export class EdgeInterceptor implements Interceptor {
     this.#terminator = terminator;
   }
 
-  /** An address that was given as such has no name to carry. */
+  /** A literal address has no name to carry. */
   wants({ target }: EgressConnection): boolean {
     return "name" in target;
   }

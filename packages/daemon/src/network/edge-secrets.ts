@@ -3,7 +3,7 @@ import { SandboxError } from "@sandkasten/protocol";
 import { normalizeHostName } from "./host-names.ts";
 import type { EgressPolicy } from "./egress.ts";
 
-/** As a request asks for it: with its value, or with the name of one of the administrator's. */
+/** As in a request: with its value, or with the name of one of the administrator's secrets. */
 export interface SecretRequest {
   readonly host: string;
   readonly header: string;
@@ -11,14 +11,14 @@ export interface SecretRequest {
   readonly name?: string;
 }
 
-/** Goes into a header of requests to one host. */
+/** A header for requests to one host. */
 export type EdgeSecret = {
   readonly host: string;
   /** Lower case. */
   readonly header: string;
 } & ({ readonly value: string } | { readonly name: string });
 
-/** One of the administrator's, which callers use by name without knowing its value. */
+/** A secret of the administrator, which callers use by name without knowing its value. */
 export interface StoredSecret {
   readonly name: string;
   readonly host: string;
@@ -33,7 +33,7 @@ const MAX_VALUE_LENGTH = 16 * 1024;
 const TOKEN = /^[a-z0-9!#$%&'*+.^_`|~-]{1,128}$/;
 /** Visible characters, with spaces and tabs between them. */
 const VALUE = /^[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?$/;
-/** They say where a message ends or whom it is for. */
+/** These headers determine the framing or the recipient of a message. */
 const RESERVED = new Set([
   "connection",
   "content-encoding",
@@ -57,7 +57,7 @@ export interface SecretTerms {
 
 /**
  * SECURITY: a caller can send the administrator's secret only to the host and in the header that the
- * administrator chose; otherwise a host of the caller's would print it. Guarded by
+ * administrator chose; otherwise, a host of the caller could print it. Guarded by
  * edge-secrets.test.ts.
  */
 export function planSecrets(
@@ -121,7 +121,7 @@ function mayUse({ keys }: StoredSecret, owner: string): boolean {
   return keys === undefined || keys.includes(owner);
 }
 
-/** What goes into the header now; undefined when the administrator took it away since. */
+/** The current value of the header; undefined if the administrator has removed the secret. */
 export function currentValue(
   secret: EdgeSecret,
   { store, owner }: Pick<SecretTerms, "store" | "owner">,

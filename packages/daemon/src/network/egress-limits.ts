@@ -1,4 +1,4 @@
-/** Keeps the connections of one session within its limits, and says which limit is reached. */
+/** Keeps the connections of one session within its limits, and reports the limit that is reached. */
 import type { ConnectionLimiter } from "./egress.ts";
 
 export interface EgressLimits {
@@ -10,12 +10,12 @@ export interface EgressLimits {
   readonly maxBytesPerSecond: number;
 }
 
-/** A shorter wait costs more than it evens out. */
+/** A shorter wait costs more than it gains. */
 const LEAST_WAIT_MS = 5;
 
 /**
- * SECURITY: each connection takes memory and a descriptor of the daemon, and each byte its time, so
- * that one sandbox must not get all of them. Guarded by egress-limits.test.ts.
+ * SECURITY: each connection uses memory and a descriptor of the daemon, and each byte processor time,
+ * so one sandbox must not use all of them. Guarded by egress-limits.test.ts.
  */
 export class SessionLimiter implements ConnectionLimiter {
   readonly #limits: EgressLimits;
@@ -62,7 +62,7 @@ export class SessionLimiter implements ConnectionLimiter {
     };
   }
 
-  /** Counts what an earlier daemon has let through. */
+  /** Counts the bytes that an earlier daemon has transferred. */
   countEarlier(bytes: number): void {
     this.#bytes += bytes;
   }
@@ -89,7 +89,7 @@ export class SessionLimiter implements ConnectionLimiter {
   }
 }
 
-/** Fills at a steady rate up to its size; what is taken beyond that has to be waited for. */
+/** Fills at a steady rate up to its size; taking more requires waiting. */
 class Bucket {
   readonly #perMs: number;
   readonly #size: number;
@@ -103,7 +103,7 @@ class Bucket {
     this.#filledAtMs = nowMs;
   }
 
-  /** How long it takes until so much is there. */
+  /** How long it takes until this much is available. */
   debtMs(amount: number, nowMs: number): number {
     this.#level = Math.min(this.#size, this.#level + (nowMs - this.#filledAtMs) * this.#perMs);
     this.#filledAtMs = nowMs;

@@ -1,4 +1,4 @@
-/** Turns what the gateway tells about connections into records and numbers. */
+/** Converts the gateway's reports about connections to records and metrics. */
 import type { ConnectionObserver, EgressConnection, EgressEnd } from "./egress.ts";
 import type { EgressCounts, EgressVerdict, NewEgressRecord } from "../ports/egress-log.ts";
 
@@ -56,7 +56,7 @@ export class EgressRecorder implements ConnectionObserver {
     this.#nowMs = nowMs;
   }
 
-  /** Those that are open now, the oldest first. */
+  /** Open connections, oldest first. */
   openConnections(): readonly OpenConnection[] {
     return [...this.#open].map(([connection, counted]) => ({ connection, ...counted }));
   }

@@ -4,9 +4,9 @@ import { join } from "node:path";
 import type { Log } from "../ports/log.ts";
 import type { EgressLog, EgressPage, EgressRecord, NewEgressRecord } from "../ports/egress-log.ts";
 
-/** A session has two files of at most this size; when the newer is full it replaces the older. */
+/** A session has two files of at most this size; when the newer one is full, it replaces the older one. */
 const MAX_FILE_BYTES = 512 * 1024;
-/** What comes faster than it is written is dropped and counted. */
+/** Records that arrive faster than they are written are dropped and counted. */
 const MAX_PENDING = 512;
 const WRITE_INTERVAL_MS = 100;
 const MAX_REASON_LENGTH = 300;
@@ -48,7 +48,7 @@ export class FileEgressLog implements EgressLog {
     using _follower = log.addFollower();
     let cursor = after;
     while (!signal.aborted) {
-      // Registered before reading, so that no record is missed in between.
+      // Registered before reading, so no record is missed in between.
       const changed = log.changed(signal);
       const page = await log.read(cursor, limit);
       if (page.records.length > 0 || page.missing > 0) {
@@ -64,7 +64,7 @@ export class FileEgressLog implements EgressLog {
     await log.remove();
   }
 
-  /** Removes what is kept of sessions that are not known any more. */
+  /** Removes the records of unknown sessions. */
   async sweep(isKnown: (sessionId: string) => Promise<boolean>): Promise<void> {
     await mkdir(this.#options.directory, { recursive: true, mode: 0o700 });
     const names = await readdir(this.#options.directory);
@@ -95,9 +95,9 @@ class SessionLog {
   #timer: NodeJS.Timeout | undefined;
   /** Reads and writes happen one after the other. */
   #turn: Promise<unknown> = Promise.resolve();
-  /** Of the last record that was written; unknown before the file was looked at. */
+  /** Of the last written record; unknown before the file was read. */
   #sequence: number | undefined;
-  /** Of all records that were written, also of those that are not kept any more. */
+  /** Of all records that were written, including those that are no longer kept. */
   #usedBytes = 0;
   #droppedBytes = 0;
   #waiting = new Set<() => void>();
@@ -109,7 +109,7 @@ class SessionLog {
   #kept: readonly EgressRecord[] | undefined;
 
   constructor(sessionId: string, options: EgressLogOptions) {
-    // SECURITY: ids come from the store, and are letters and digits alone; a path is not trusted to them.
+    // SECURITY: ids come from the store and contain only letters and digits; other ids get no path.
     if (!/^[\w-]+$/.test(sessionId)) throw new TypeError("not the id of a session");
     this.#path = join(options.directory, `${sessionId}.jsonl`);
     this.#olderPath = join(options.directory, `${sessionId}.older.jsonl`);
@@ -263,14 +263,14 @@ class SessionLog {
   }
 }
 
-/** As it is written down: with the bytes of the session so far. */
+/** As it is stored: with the bytes of the session so far. */
 type Written = EgressRecord & { readonly usedBytes?: number };
 
 function shortened(reason: string | undefined): { readonly reason?: string } {
   return reason === undefined ? {} : { reason: reason.slice(0, MAX_REASON_LENGTH) };
 }
 
-/** Programs that are refused try again and again; the record has room for other things. */
+/** Refused programs retry repeatedly; the record must have room for other entries. */
 function isRepeated(one: NewEgressRecord, other: NewEgressRecord): boolean {
   return (
     one.verdict === "refused" &&
@@ -284,7 +284,7 @@ function isRepeated(one: NewEgressRecord, other: NewEgressRecord): boolean {
   );
 }
 
-/** Says that there was more than could be recorded. */
+/** Says that more happened than could be recorded. */
 function overflow(last: NewEgressRecord, dropped: number): Omit<EgressRecord, "sequence"> {
   return {
     startedAtMs: last.startedAtMs,
@@ -317,7 +317,7 @@ async function textOf(path: string): Promise<string> {
   });
 }
 
-/** Skips a line that a killed daemon left half-written. */
+/** Skips a line that a killed daemon left incomplete. */
 function recordIn(entry: string): Written | undefined {
   if (entry === "") return undefined;
   try {
@@ -327,7 +327,7 @@ function recordIn(entry: string): Written | undefined {
   }
 }
 
-/** What a killed daemon left of a line must not spoil the next one. */
+/** An incomplete line of a killed daemon must not damage the next one. */
 async function endBrokenLine(path: string): Promise<void> {
   const text = await textOf(path);
   if (text !== "" && !text.endsWith("\n")) await appendFile(path, "\n");

@@ -1,4 +1,4 @@
-/** Holds back what a program says first until an interceptor has judged it. */
+/** Holds back the first bytes of a program until an interceptor has decided. */
 import type { Duplex } from "node:stream";
 import type { EgressConnection, Inspection, Interceptor } from "./egress.ts";
 
@@ -6,7 +6,7 @@ const MAX_HELD_BYTES = 65_536;
 
 export type Judged = Exclude<Inspection, { readonly kind: "more" }>;
 
-/** Resolves with the verdict; the bytes that were held are put back, so the next reader gets all of them. */
+/** Resolves with the verdict; the held bytes are put back, so the next reader gets all of them. */
 export function judgeFirstBytes(
   client: Duplex,
   connection: EgressConnection,

@@ -1,15 +1,15 @@
-/** Names of hosts in the one form in which they are compared. */
+/** Host names in their canonical form. */
 import { domainToASCII } from "node:url";
 
 const MAX_NAME_LENGTH = 253;
 const LABEL = /^[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?$/;
-/** What a URL parser takes for the last part of an IPv4 address: `1`, `0177`, `0x7f`. */
+/** What a URL parser accepts as the last part of an IPv4 address: `1`, `0177`, `0x7f`. */
 const NUMBER = /^(?:[0-9]+|0x[0-9a-f]*)$/;
 
 /**
- * Lower case, ASCII, without the final dot. Undefined for everything that is not a host name.
+ * Lower case, ASCII, without the final dot. Undefined for anything that is not a host name.
  *
- * SECURITY: two spellings of one name must not get two verdicts, and an address in disguise
+ * SECURITY: two spellings of one name must not get different verdicts, and an address in disguise
  * (`2130706433`, `0x7f.1`, `0177.0.0.1`, full-width digits) is not a name. Guarded by
  * host-names.test.ts.
  */

@@ -1,9 +1,9 @@
-/** Which of the ports that a policy allows a sandbox listens on, for programs that use no proxy. */
+/** The ports on which a sandbox listens for programs that use no proxy, of those that a policy allows. */
 
-/** Listeners of one name; what a sandbox listens on, its own servers cannot have on all addresses. */
+/** Listeners of one name; the sandbox's own servers cannot bind these ports on all addresses. */
 const MAX_PORTS = 32;
 
-/** For rules that allow more ports than can be listened on. The proxy reaches all of them. */
+/** For rules that allow too many ports to listen on. The proxy reaches all of them. */
 const USUAL_PORTS = [80, 443, 22, 5432, 3306, 6379, 9418];
 
 export function listenPorts(

@@ -1,4 +1,4 @@
-/** A question to a name server over TCP, and what its answer says: just enough to ask the runner. */
+/** A DNS query over TCP and its response: just enough to query the runner. */
 
 const HEADER_BYTES = 12;
 const LENGTH_BYTES = 2;
@@ -23,8 +23,8 @@ export function nameQuestion(name: string): Buffer {
 }
 
 /**
- * The first address in a whole answer to that question, or `none` when it has none. Undefined for what
- * is not whole, or no answer at all.
+ * The first address in a complete response to the query, or `none` if it has none. Undefined for an
+ * incomplete response, and for anything else.
  */
 export function addressInAnswer(bytes: Buffer, question: Buffer): string | undefined {
   const header = LENGTH_BYTES + HEADER_BYTES;
@@ -33,7 +33,7 @@ export function addressInAnswer(bytes: Buffer, question: Buffer): string | undef
   const isAnswer = bytes.readUInt16BE(LENGTH_BYTES) === ID && ((bytes[4] ?? 0) & 0x80) !== 0;
   if (bytes.byteLength < length || !isAnswer) return undefined;
   if (bytes.readUInt16BE(LENGTH_BYTES + 6) === 0) return "none";
-  // The question comes back before the answers; of the first, name, type, class, time and length take 12 bytes.
+  // The query is repeated before the answers; name, type, class, time and length of the first take 12 bytes.
   const address = bytes.subarray(
     question.byteLength + 12,
     Math.min(length, question.byteLength + 16),

@@ -1,4 +1,4 @@
-/** Asks the machine's name servers for the addresses of a name. */
+/** Queries the machine's name servers for the addresses of a name. */
 import { Resolver } from "node:dns/promises";
 
 /** All addresses of a name, the preferred ones first. */
@@ -8,9 +8,9 @@ const TIMEOUT_MS = 3_000;
 const TRIES = 2;
 
 /**
- * Queries name servers directly, as `/etc/resolv.conf` or the caller names them: a lookup of the
- * system would take one of the few threads that all files and sessions share, so names that no server
- * answers would block everything else.
+ * Queries name servers directly, as `/etc/resolv.conf` or the caller names them: a system lookup
+ * would occupy one of the few threads that all files and sessions share, so names without a response
+ * would block everything else.
  */
 export function nameResolver(servers?: readonly string[]): ResolveName {
   const resolver = new Resolver({ timeout: TIMEOUT_MS, tries: TRIES });

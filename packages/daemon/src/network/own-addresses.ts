@@ -1,11 +1,11 @@
 /** The addresses of the machine that the daemon runs on. */
 import { networkInterfaces } from "node:os";
 
-/** Addresses change seldom, and asking the system for every connection would cost time. */
+/** Addresses rarely change, and querying the system for every connection would take time. */
 const KEEP_MS = 10_000;
 
 /**
- * SECURITY: the machine's public address leads to the daemon's own listener as loopback does, and to
+ * SECURITY: the machine's public address reaches the daemon's own listener like loopback does, and
  * everything else that listens here. Guarded by policy.test.ts.
  */
 export function ownAddresses(nowMs: () => number): (address: string) => boolean {

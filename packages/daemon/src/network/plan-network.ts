@@ -1,4 +1,4 @@
-/** Turns the network that a caller asks for into rules, or says which setting does not allow it. */
+/** Converts the network that a caller requests to rules, or reports which setting does not allow it. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { Ceiling } from "./policy.ts";
 import {
@@ -11,23 +11,23 @@ import {
 } from "./rules.ts";
 import type { Rule } from "./rules.ts";
 
-/** As a request or the configuration says it. `true` is what older clients send. */
+/** As in a request or the configuration. `true` is what older clients send. */
 export type NetworkRequest = boolean | "none" | "full" | { readonly allow: readonly string[] };
 
-/** As the gateway enforces it: checked, presets resolved, each rule in its one spelling. */
+/** As the gateway enforces it: checked, presets resolved, each rule in its canonical spelling. */
 export type PlannedNetwork = "none" | { readonly allow: readonly string[] };
 
-/** What the administrator says about networks. */
+/** The administrator's settings for networks. */
 export interface NetworkTerms {
-  /** Sets of rules by name, beside `full`. */
+  /** Sets of rules by name, in addition to `full`. */
   readonly presets: ReadonlyMap<string, readonly Rule[]>;
-  /** For requests that ask for a network without saying which; all of the ceiling when absent. */
+  /** For requests that ask for a network without details; the whole ceiling when absent. */
   readonly default?: readonly Rule[];
-  /** What the sessions of all callers may have at most: `network.allow`. */
+  /** The maximum for the sessions of all callers: `network.allow`. */
   readonly ceiling: readonly Rule[];
 }
 
-/** The preset that is always there: every public address, on every port. */
+/** The built-in preset: every public address, on every port. */
 export const FULL = "full";
 
 /** More than this is a mistake, and would make each decision slow. */
@@ -36,7 +36,7 @@ const MAX_RULES = 512;
 const ADMINISTRATOR_CEILING = "the administrator's `network.allow`";
 const KEY_CEILING = "the `network_allow` of this API key";
 
-/** The ceilings that hold for a caller, in the order in which they are consulted. */
+/** The ceilings that apply to a caller, in the order in which they are checked. */
 export function ceilingsOf(
   terms: NetworkTerms,
   ofCaller: readonly Rule[] | undefined,
@@ -48,8 +48,8 @@ export function ceilingsOf(
 }
 
 /**
- * SECURITY: a network takes two, the caller who asks and the administrator who allows it; a preset is
- * resolved first and then held against the ceilings as if its rules had been written out. Guarded by
+ * SECURITY: a network requires both a caller who requests it and an administrator who allows it; a
+ * preset is resolved first and then checked against the ceilings like explicit rules. Guarded by
  * plan-network.test.ts.
  */
 export function planNetwork(
@@ -67,7 +67,7 @@ export function planNetwork(
   return networkOf(rules);
 }
 
-/** The rules that a session has. */
+/** The rules of a session. */
 export function rulesOf(network: PlannedNetwork): readonly Rule[] {
   return network === "none" ? [] : resolveRules(network.allow, new Map());
 }
@@ -77,7 +77,7 @@ export function isFull({ allow }: { readonly allow: readonly string[] }): boolea
   return allow.length === 1 && allow[0] === formatRule(PUBLIC_RULE);
 }
 
-/** Rules and names of presets, without repetition. INVALID_REQUEST for what is neither. */
+/** Rules and names of presets, without repetition. INVALID_REQUEST for anything else. */
 export function resolveRules(
   texts: readonly string[],
   presets: ReadonlyMap<string, readonly Rule[]>,
@@ -136,7 +136,7 @@ function requireRule(text: string, presets: ReadonlyMap<string, unknown>): Rule 
   );
 }
 
-/** One word could be a host on the local network, too; with a port it is. */
+/** A single word could be a host on the local network, too; with a port, it is one. */
 export function looksLikePreset(text: string): boolean {
   return /^[A-Za-z0-9_-]+$/.test(text);
 }

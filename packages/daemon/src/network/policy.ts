@@ -9,8 +9,8 @@ import { matchesName, matchesPublicAddress, namesAddress } from "./rules.ts";
 import type { Rule } from "./rules.ts";
 
 /**
- * Where a program wants to go. A name alone: may it be resolved? A name with an address: may it be
- * reached at what it resolved to? An address alone: a literal.
+ * Where a program wants to connect. A name alone: can it be resolved? A name with an address: can it be
+ * reached at the resolved address? An address alone: a literal.
  */
 export interface Destination {
   readonly name?: string;
@@ -29,12 +29,12 @@ export type DenialReason =
   | "not_allowed"
   /** A rule of the session names it, but on other ports. */
   | "port_not_allowed"
-  /** The session's rules would allow it; those of the administrator or of the API key do not. */
+  /** The session's rules allow it; those of the administrator or of the API key do not. */
   | "above_ceiling"
-  /** The address is not of the internet, and no rule names it. */
+  /** The address is not public, and no rule names it. */
   | "private_address";
 
-/** A set of rules that must allow a destination, and what it is called in messages. */
+/** A set of rules that must allow a destination, and its name in messages. */
 export interface Ceiling {
   /** As in "the administrator's `network.allow`". */
   readonly name: string;
@@ -44,8 +44,8 @@ export interface Ceiling {
 const ALLOWED: Decision = { allowed: true };
 
 /**
- * SECURITY: the session's own rules and every ceiling must allow a destination, each time anew, so
- * that a ceiling that was lowered since also holds for sessions that are older. Guarded by
+ * SECURITY: the session's own rules and every ceiling must allow a destination, at each check, so
+ * that a ceiling that was lowered also applies to older sessions. Guarded by
  * policy.test.ts.
  */
 export class NetworkPolicy {
@@ -56,7 +56,7 @@ export class NetworkPolicy {
   constructor(
     rules: readonly Rule[],
     ceilings: readonly Ceiling[],
-    /** Whether an address is one of the machine that the daemon runs on. */
+    /** Whether an address belongs to the machine that the daemon runs on. */
     isOwnAddress: (address: string) => boolean = () => false,
   ) {
     this.rules = rules;
@@ -95,7 +95,7 @@ export class NetworkPolicy {
     return ALLOWED;
   }
 
-  /** The ports on which a name may be reached; none for a name that must not be resolved. */
+  /** The ports on which a name can be reached; none for a name that must not be resolved. */
   portsOf(nameText: string): readonly PortRange[] {
     const name = normalizeHostName(nameText);
     if (name === undefined) return [];
@@ -119,8 +119,8 @@ function verdict(
 ): Verdict {
   const allowsPort = (matching: readonly Rule[]): boolean =>
     matching.some(({ ports }) => hasPort(ports, port));
-  // SECURITY: an address that leads to this machine, to its neighbours or to a metadata service is only
-  // allowed where a rule names the address itself, also for a name that is allowed (DNS rebinding).
+  // SECURITY: an address of this machine, of its neighbours or of a metadata service is only allowed
+  // if a rule names the address itself, even for an allowed name (DNS rebinding).
   // Guarded by policy.test.ts.
   const isSpecial =
     address !== undefined && (addressKind(address.text) !== "public" || isOwnAddress(address.text));

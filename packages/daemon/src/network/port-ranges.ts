@@ -7,7 +7,7 @@ export interface PortRange {
 
 const MAX_PORT = 65_535;
 
-/** What a rule without ports means: the web. */
+/** The meaning of a rule without ports: the web. */
 export const WEB_PORTS: readonly PortRange[] = [
   { first: 80, last: 80 },
   { first: 443, last: 443 },
@@ -28,7 +28,7 @@ export function parsePorts(text: string): readonly PortRange[] | undefined {
   return joined(ranges);
 }
 
-/** As `parsePorts` reads it. */
+/** In the form that `parsePorts` accepts. */
 export function formatPorts(ranges: readonly PortRange[]): string {
   if (coversPorts(ranges, ALL_PORTS)) return "*";
   return ranges
@@ -40,7 +40,7 @@ export function hasPort(ranges: readonly PortRange[], port: number): boolean {
   return ranges.some(({ first, last }) => first <= port && port <= last);
 }
 
-/** Whether all ports of `inner` are in `outer`, which is joined. */
+/** Whether all ports of `inner` are in `outer`, which is merged. */
 export function coversPorts(outer: readonly PortRange[], inner: readonly PortRange[]): boolean {
   return inner.every(({ first, last }) =>
     outer.some((range) => range.first <= first && last <= range.last),

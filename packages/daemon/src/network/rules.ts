@@ -1,4 +1,4 @@
-/** One rule of a network policy: where to, and on which ports. */
+/** One rule of a network policy: a destination and its ports. */
 import { isPublicNetwork, namesSpecialAddress } from "./address-kind.ts";
 import { Network } from "./addresses.ts";
 import type { Address } from "./addresses.ts";
@@ -16,7 +16,7 @@ import type { PortRange } from "./port-ranges.ts";
 
 /**
  * `name`: one host. `subdomains`: all hosts below a name, at any depth, without the name itself.
- * `network`: addresses. `public`: every name and address of the internet.
+ * `network`: addresses. `public`: every public name and address.
  */
 export type Target =
   | { readonly kind: "name"; readonly name: string }
@@ -26,17 +26,17 @@ export type Target =
 
 export interface Rule {
   readonly target: Target;
-  /** In order and joined. */
+  /** In order and merged. */
   readonly ports: readonly PortRange[];
 }
 
-/** What `full` means. */
+/** The meaning of `full`. */
 export const PUBLIC_RULE: Rule = { target: { kind: "public" }, ports: ALL_PORTS };
 
 export const RULE_FORM =
   "must be a host (api.example.com), hosts below a name (*.example.com), a network (10.1.2.0/24, [2001:db8::/32]) or * for every public host, each optionally with ports (:443,8000-8100 or :*)";
 
-/** Undefined for what is not a rule. */
+/** Undefined for anything that is not a rule. */
 export function parseRule(text: string): Rule | undefined {
   const [, bracketed, plain, portText] =
     /^(?:\[([0-9a-fA-F:./]+)\]|([^:[\]]+))(?::([0-9,*-]+))?$/.exec(text) ?? [];
@@ -54,12 +54,12 @@ function parseTarget(text: string): Target | undefined {
   const isWildcard = text.startsWith("*.");
   const name = normalizeHostName(isWildcard ? text.slice(2) : text);
   if (name === undefined) return undefined;
-  // Everything below a top-level domain is hardly ever meant; `*` says it plainly.
+  // Everything below a top-level domain is hardly ever intended; `*` says it clearly.
   if (isWildcard && !name.includes(".")) return undefined;
   return { kind: isWildcard ? "subdomains" : "name", name };
 }
 
-/** As `parseRule` reads it, in one spelling for all that mean the same. */
+/** In the form that `parseRule` accepts, in one spelling for all equivalent rules. */
 export function formatRule({ target, ports }: Rule): string {
   return `${formatTarget(target)}:${formatPorts(ports)}`;
 }
@@ -71,7 +71,7 @@ function formatTarget(target: Target): string {
   return target.kind === "subdomains" ? `*.${target.name}` : target.name;
 }
 
-/** Whether a rule speaks of this name, whatever the port. */
+/** Whether a rule covers this name, whatever the port. */
 export function matchesName({ target }: Rule, name: string): boolean {
   switch (target.kind) {
     case "public":
@@ -85,17 +85,17 @@ export function matchesName({ target }: Rule, name: string): boolean {
   }
 }
 
-/** Whether a rule speaks of this address of the internet, whatever the port. */
+/** Whether a rule covers this public address, whatever the port. */
 export function matchesPublicAddress({ target }: Rule, address: Address): boolean {
   return target.kind === "public" || (target.kind === "network" && target.network.has(address));
 }
 
-/** Whether a rule names this address, which is not of the internet or is one of this machine. */
+/** Whether a rule names this address, which is not public or belongs to this machine. */
 export function namesAddress({ target }: Rule, address: Address): boolean {
   return target.kind === "network" && namesSpecialAddress(target.network, address);
 }
 
-/** Whether the rules of a ceiling, taken together, allow all that a rule does. */
+/** Whether the rules of a ceiling, taken together, allow everything that a rule allows. */
 export function isCovered(rule: Rule, ceiling: readonly Rule[]): boolean {
   const ports = ceiling
     .filter(({ target }) => targetCovers(target, rule.target))
@@ -114,7 +114,7 @@ function targetCovers(outer: Target, inner: Target): boolean {
   return inner.kind === "subdomains" ? isBelow || inner.name === outer.name : isBelow;
 }
 
-/** What both lists allow. Targets are disjoint or one covers the other, so that pairs suffice. */
+/** What both lists allow. Targets are disjoint or one covers the other, so pairs suffice. */
 export function intersectRules(one: readonly Rule[], other: readonly Rule[]): readonly Rule[] {
   const both = new Map<string, Rule>();
   for (const a of one)

@@ -1,4 +1,4 @@
-/** Encrypts what must not be readable in the database. */
+/** Encrypts values that must not be readable in the database. */
 import { createCipheriv, createDecipheriv, createHmac, randomBytes } from "node:crypto";
 
 const ALGORITHM = "aes-256-gcm";
@@ -6,8 +6,8 @@ const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 
 /**
- * SECURITY: reading the database, a backup or a query log reveals nothing of the secrets without
- * the key file beside it; a sealed text is bound to its context, so that it cannot be moved to another
+ * SECURITY: the database, a backup or a query log reveals nothing about the secrets without
+ * the key file; an encrypted text is bound to its context, so it cannot be moved to another
  * session. Guarded by secret-box.test.ts.
  */
 export class SecretBox {
@@ -24,7 +24,7 @@ export class SecretBox {
     return Buffer.concat([nonce, cipher.getAuthTag(), sealed]).toString("base64");
   }
 
-  /** Throws for what was not sealed with this key in this context. */
+  /** Throws if the text was not encrypted with this key in this context. */
   open(sealed: string, context: string): string {
     const bytes = Buffer.from(sealed, "base64");
     const nonce = bytes.subarray(0, NONCE_BYTES);
@@ -37,7 +37,7 @@ export class SecretBox {
     return Buffer.concat([decipher.update(rest), decipher.final()]).toString("utf8");
   }
 
-  /** The same for the same text, and of no use to guess it by without the key. */
+  /** Equal for equal texts, and useless for guessing them without the key. */
   fingerprint(text: string): string {
     return createHmac("sha256", this.#key).update("fingerprint\0").update(text).digest("base64url");
   }

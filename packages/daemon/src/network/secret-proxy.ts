@@ -1,6 +1,6 @@
 /**
- * Stands in for the hosts that get secrets: ends the program's TLS, adds the headers, and speaks TLS
- * with the real host.
+ * Stands in for the hosts that get secrets: terminates the program's TLS, adds the headers, and connects
+ * to the real host with TLS.
  */
 import { Agent, createServer, request as startRequest, STATUS_CODES } from "node:http";
 import type { IncomingMessage, RequestOptions, ServerResponse } from "node:http";
@@ -14,21 +14,21 @@ import { normalizeHostName } from "./host-names.ts";
 import { PacedDuplex } from "./paced-duplex.ts";
 import type { SessionCa } from "./session-ca.ts";
 
-/** A header with the value that it gets now. */
+/** A header with its current value. */
 export interface HeaderSecret {
   /** Lower case. */
   readonly header: string;
-  /** Undefined when the administrator has taken the secret away since. */
+  /** Undefined if the administrator has removed the secret. */
   readonly value: string | undefined;
 }
 
 export interface SecretProxyOptions {
   readonly ca: () => Promise<SessionCa>;
   readonly secretsFor: (host: string) => readonly HeaderSecret[];
-  /** PEM certificates that real hosts may be vouched for by, beside the usual ones. */
+  /** PEM certificates of additional authorities for real hosts. */
   readonly trusted: readonly string[];
   readonly nowMs: () => number;
-  /** Asked before bytes of bodies move on; see `ConnectionLimiter.take`. */
+  /** Called before bytes of bodies move; see `ConnectionLimiter.take`. */
   readonly take: (bytes: number) => Promise<void> | undefined;
 }
 
@@ -55,20 +55,20 @@ export class SecretProxy implements Terminator {
     const program = new TLSSocket(new PacedDuplex(client), {
       isServer: true,
       secureContext,
-      // Requests have to be read one by one, which HTTP/1.1 is enough for.
+      // Requests must be read one by one, for which HTTP/1.1 is enough.
       ALPNProtocols: ["http/1.1"],
     });
     const ended = Promise.withResolvers<void>();
     program.once("close", () => ended.resolve());
-    // A program that hangs up or does not trust the certificate is its own affair.
+    // A program that disconnects or does not trust the certificate is not the gateway's problem.
     program.on("error", () => program.destroy());
-    // When the host has had enough, so has the program: on a new connection it is asked again.
+    // When the host closes, the program is closed as well, and gets a new chance on a new connection.
     const agent = new HostAgent(
       () => this.#connectTo(host, connect),
       () => program.end(),
     );
-    // SECURITY: Node's parser is strict, and each request is written anew from what it understood, so
-    // that nothing can be smuggled to the host. Guarded by secret-proxy.test.ts.
+    // SECURITY: Node's parser is strict, and each request is serialized again from the parsed form, so
+    // nothing can be smuggled to the host. Guarded by secret-proxy.test.ts.
     const server = createServer({
       maxHeaderSize: MAX_HEAD_BYTES,
       headersTimeout: HEAD_TIMEOUT_MS,
@@ -76,7 +76,7 @@ export class SecretProxy implements Terminator {
       insecureHTTPParser: false,
       requireHostHeader: true,
     });
-    // A program may send requests before it has the answers; the host hears one after the other.
+    // A program can send requests before it has the responses; the host gets one after the other.
     let turn: Promise<void> = Promise.resolve();
     let unanswered = 0;
     server.on("request", (request, response) => {
@@ -163,7 +163,7 @@ export class SecretProxy implements Terminator {
     await sent;
   }
 
-  /** WebSockets and the like: after the head, bytes go both ways as they are. */
+  /** WebSockets and the like: after the head, bytes pass unchanged in both directions. */
   async #upgrade(
     host: string,
     agent: HostAgent,
@@ -195,7 +195,7 @@ export class SecretProxy implements Terminator {
     ]);
   }
 
-  /** Lets bytes through at the pace that the session's limits allow. */
+  /** Passes bytes at the pace of the session's limits. */
   #limited(): (source: AsyncIterable<Buffer>) => AsyncGenerator<Buffer> {
     const { take } = this.#options;
     return async function* limited(source) {
@@ -207,8 +207,8 @@ export class SecretProxy implements Terminator {
   }
 
   /**
-   * SECURITY: the secret is for one host. A request that names another in its Host header or its
-   * target, which a server that serves many hosts would follow, gets none and goes nowhere. Guarded by
+   * SECURITY: the secret is for one host. A request that names another one in its Host header or its
+   * target, which a server with many hosts would follow, gets no secret and is refused. Guarded by
    * secret-proxy.test.ts.
    */
   #refusal(host: string, request: IncomingMessage): [number, string] | undefined {
@@ -255,7 +255,7 @@ function contextTrusting(trusted: readonly string[]): SecureContext {
   return context;
 }
 
-/** The one connection to the real host, used again while it lasts. */
+/** The one connection to the real host, reused while it lasts. */
 class HostAgent extends Agent {
   readonly #connect: () => Promise<TLSSocket>;
   readonly #onClose: () => void;
@@ -290,7 +290,7 @@ class HostAgent extends Agent {
 interface Switched {
   readonly answer: IncomingMessage;
   readonly other: Duplex;
-  /** What the host said right after its answer. */
+  /** Bytes of the host right after its response. */
   readonly rest: Buffer;
 }
 
@@ -318,12 +318,12 @@ function refuse(response: ServerResponse, status: number, message: string): void
     response.destroy();
     return;
   }
-  // What is left of the request's body is not read.
+  // The rest of the request's body is not read.
   response.writeHead(status, { "content-type": "text/plain; charset=utf-8", connection: "close" });
   response.end(`Sandkasten gateway: ${message}\n`);
 }
 
-/** Only the kind of failure: what a server says might repeat what it was sent. */
+/** Only the kind of failure: a server's message could repeat what it was sent. */
 function failureText(host: string, error: unknown): string {
   const { code, message } = error as NodeJS.ErrnoException;
   return `${host} could not be asked (${code ?? message})`;

@@ -16,19 +16,19 @@ import {
 } from "@peculiar/x509";
 
 const DAY_MS = 86_400_000;
-/** Sessions live for a year at most; clients refuse certificates of more than 398 days. */
+/** Sessions last a year at most; clients refuse certificates of more than 398 days. */
 const LIFETIME_DAYS = 390;
 const ALGORITHM = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" } as const;
 
-/** As it is kept, sealed, for the next daemon. */
+/** As it is stored, encrypted, for the next daemon. */
 export interface StoredCa {
   readonly certificate: string;
   readonly key: string;
 }
 
 /**
- * SECURITY: the authority is made for one sandbox and trusted in it alone, and its key never leaves
- * the daemon, so that it is of no use against anybody else. Guarded by session-ca.test.ts.
+ * SECURITY: the authority belongs to one sandbox and only that sandbox trusts it; its key never
+ * leaves the daemon, so it cannot be used against anyone else. Guarded by session-ca.test.ts.
  */
 export class SessionCa {
   /** For the sandbox to trust. */
@@ -56,7 +56,7 @@ export class SessionCa {
     return { certificate: `${certificate.toString("pem")}\n`, key: await pemOf(keys.privateKey) };
   }
 
-  /** What to answer with as this host. */
+  /** The certificate for answering as this host. */
   async contextFor(host: string, nowMs: number): Promise<SecureContext> {
     const found = this.#contexts.get(host) ?? this.#issue(host, nowMs);
     this.#contexts.set(host, found);
@@ -97,7 +97,7 @@ export class SessionCa {
 
 function validity(nowMs: number): { readonly notBefore: Date; readonly notAfter: Date } {
   return {
-    // Clocks inside may be a little behind.
+    // Clocks in the sandbox may be a little behind.
     notBefore: new Date(nowMs - DAY_MS),
     notAfter: new Date(nowMs + LIFETIME_DAYS * DAY_MS),
   };

@@ -1,4 +1,4 @@
-/** The gateway of one session: asks its policy, resolves, checks, connects, and carries the bytes. */
+/** The gateway of one session: checks the policy, resolves, connects, and transfers the bytes. */
 import type { Duplex } from "node:stream";
 import { isIP } from "node:net";
 import type { Socket } from "node:net";
@@ -17,7 +17,7 @@ export interface GatewayOptions {
   readonly resolveName: ResolveName;
 }
 
-/** Why there is no connection, in words for the program that asked. */
+/** Why there is no connection, in words for the program. */
 class Refusal extends Error {
   readonly code: SandboxRefusalCode;
 
@@ -32,7 +32,7 @@ interface Living {
   readonly cut: (reason: string) => void;
 }
 
-/** Addresses of one name that are tried before giving up. */
+/** How many addresses of a name are tried before giving up. */
 const MAX_ADDRESSES = 4;
 
 export class SessionGateway implements NetworkHandler {
@@ -47,7 +47,7 @@ export class SessionGateway implements NetworkHandler {
 
   /**
    * SECURITY: answers from the policy alone. The gateway asks no name server about a name that is
-   * not allowed, so that names carry no data out (DNS tunnelling), nor about an allowed name before a
+   * not allowed, so names carry no data out (DNS tunnelling), nor about an allowed name before a
    * program connects. Guarded by "without a query to a name server" in session-gateway.test.ts.
    */
   resolve(host: string): readonly number[] | undefined {
@@ -65,7 +65,7 @@ export class SessionGateway implements NetworkHandler {
     });
   }
 
-  /** Cuts the connections that the policy does not allow any more. */
+  /** Closes the connections that the policy no longer allows. */
   recheck(): void {
     const policy = this.#egress.policy();
     for (const { connection, cut } of this.#living) {
@@ -74,7 +74,7 @@ export class SessionGateway implements NetworkHandler {
     }
   }
 
-  /** Cuts all connections. */
+  /** Closes all connections. */
   close(): void {
     for (const { cut } of this.#living) cut("the network of the session was closed");
   }
@@ -85,11 +85,11 @@ export class SessionGateway implements NetworkHandler {
     const place = this.#egress.limiter.admit(connection);
     if ("reason" in place) throw new Refusal("too_many", place.reason);
     try {
-      // An interceptor that speaks with the server reads it itself.
+      // An interceptor that talks to the server reads it itself.
       const mayTerminate = this.#egress.interceptor?.mayTerminate(connection) === true;
       const reads = mayTerminate ? undefined : new SharedReads();
       const server = await this.#reach(connection, gone.signal, reads);
-      // SECURITY: dialling takes time, and a policy that changed meanwhile cut only what was open.
+      // SECURITY: connecting takes time, and a policy that changed meanwhile closed only open connections.
       // Guarded by "forbidden during the connection attempt" in session-gateway.test.ts.
       const verdict = this.#egress.policy().decide(destinationOf(connection));
       if (client.destroyed || !verdict.allowed) {
@@ -126,8 +126,8 @@ export class SessionGateway implements NetworkHandler {
   }
 
   /**
-   * SECURITY: the policy is asked about the target before anything is resolved, and about each
-   * address afterwards; only addresses that passed are connected to. Guarded by session-gateway.test.ts and
+   * SECURITY: the policy is checked for the target before anything is resolved, and for each
+   * address afterwards; only addresses that passed are used. Guarded by session-gateway.test.ts and
    * by the attacks of the network suite.
    */
   async #addresses({ target }: EgressConnection): Promise<readonly string[]> {
@@ -171,7 +171,7 @@ export class SessionGateway implements NetworkHandler {
       },
     };
     let failure: Error | undefined;
-    // The failure of one side is the failure of the other.
+    // If one side fails, the other does as well.
     client.on("error", (error) => {
       failure ??= error;
       server.resetAndDestroy();
@@ -200,7 +200,7 @@ export class SessionGateway implements NetworkHandler {
     const parts = { client, server, sent, received, connection, cut: living.cut };
     if (reads === undefined) await this.#intercept(parts);
     else {
-      // Servers that speak first are heard meanwhile; only what the program says is held back.
+      // Servers that send first are heard meanwhile; only the program's bytes are held back.
       reads.carry(server, client, received, living.cut);
       await this.#judge(parts);
     }
@@ -213,7 +213,7 @@ export class SessionGateway implements NetworkHandler {
     else observer.closed(connection, { kind: "closed" });
   }
 
-  /** Passes on what the program says, once the interceptor has looked at its beginning. */
+  /** Passes on the program's bytes, once the interceptor has inspected the beginning. */
   async #judge({ client, server, connection, sent, cut }: Parts): Promise<void> {
     const { interceptor } = this.#egress;
     if (interceptor?.wants(connection) === true) {
@@ -229,7 +229,7 @@ export class SessionGateway implements NetworkHandler {
     carry(client, server, sent, cut);
   }
 
-  /** As `#judge`, for a connection that the interceptor may speak on itself. */
+  /** Like `#judge`, for a connection on which the interceptor may talk itself. */
   async #intercept(parts: Parts): Promise<void> {
     const { client, server, connection, cut } = parts;
     const { interceptor } = this.#egress;
@@ -254,7 +254,7 @@ export class SessionGateway implements NetworkHandler {
     }
   }
 
-  /** Undefined when the program is gone before there is one. */
+  /** Undefined if the program disconnects before there is one. */
   async #verdictOn(
     client: SandboxConnection,
     connection: EgressConnection,
@@ -268,7 +268,7 @@ export class SessionGateway implements NetworkHandler {
     }
   }
 
-  /** The interceptor carries the bytes itself, within the limits that it knows. */
+  /** The interceptor transfers the bytes itself, within the limits that it knows. */
   async #terminate(
     { client, server, connection }: Parts,
     serve: (client: Duplex, connect: () => Promise<Duplex>) => Promise<void>,
@@ -309,10 +309,10 @@ function targetOf(host: string, port: number): EgressTarget {
   return isIP(host) === 0 ? { name: normalName(host) ?? host, port } : { address: host, port };
 }
 
-/** What resolvers of the system would take for an address in disguise: `1`, `0177`, `0x7f`. */
+/** What system resolvers would accept as an address in disguise: `1`, `0177`, `0x7f`. */
 const NUMBER = /^(?:[0-9]+|0x[0-9a-f]*)$/;
 
-/** Lower case and without the final dot; undefined for what is not a name. */
+/** Lower case and without the final dot; undefined for anything that is not a name. */
 function normalName(host: string): string | undefined {
   const name = host.toLowerCase().replace(/\.$/, "");
   const labels = name.split(".");

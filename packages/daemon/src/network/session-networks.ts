@@ -1,4 +1,4 @@
-/** The networks of the living sessions: what each allows, records and has left of its limits. */
+/** The networks of active sessions: the rules, records and remaining limits of each. */
 import type { IsolationReport } from "../ports/backend.ts";
 import type { Channel } from "../ports/channel.ts";
 import type { Clock } from "../ports/clock.ts";
@@ -24,7 +24,7 @@ import type { SealedSecrets, SecretParts } from "./session-secrets.ts";
 export interface SessionNetworksOptions {
   readonly terms: NetworkTerms;
   readonly limits: EgressLimits;
-  /** What the sessions of an API key, by its name, can reach at most, where that is less than all. */
+  /** The maximum for the sessions of an API key, by its name, if it is less than everything. */
   readonly ceilingOf: (owner: string) => readonly Rule[] | undefined;
   readonly log: EgressLog;
   readonly clock: Clock;
@@ -33,7 +33,7 @@ export interface SessionNetworksOptions {
   readonly secrets: SecretParts;
 }
 
-/** What has to be known of a session to enforce its network. */
+/** What is needed to enforce the network of a session. */
 export interface NetworkedSession {
   readonly id: string;
   readonly owner: string;
@@ -53,13 +53,13 @@ export class SessionNetworks {
     return this.#options.log;
   }
 
-  /** PERMISSION_DENIED for what the administrator does not allow to this key. */
+  /** PERMISSION_DENIED for what the administrator does not allow this key. */
   plan(owner: string, asked: NetworkRequest): PlannedNetwork {
     const { terms, ceilingOf } = this.#options;
     return planNetwork(asked, terms, ceilingsOf(terms, ceilingOf(owner)));
   }
 
-  /** Encrypts the secrets that a request brings. INVALID_REQUEST for hosts that the network does not allow. */
+  /** Encrypts the secrets of a request. INVALID_REQUEST for hosts that the network does not allow. */
   async seal(
     owner: string,
     network: PlannedNetwork,
@@ -71,7 +71,7 @@ export class SessionNetworks {
     return await sealSecrets(secrets, owner, parts, clock.nowMs());
   }
 
-  /** What tells requests with the same secrets from others, and nothing about the secrets. */
+  /** Distinguishes requests with different secrets, without revealing the secrets. */
   fingerprint(text: string): string {
     return this.#options.secrets.box.fingerprint(text);
   }
@@ -81,7 +81,7 @@ export class SessionNetworks {
     return certificateOf(secrets, owner, this.#options.secrets);
   }
 
-  /** The network of a living session, the same one until it is removed. */
+  /** The network of an active session, the same object until it is removed. */
   of(session: NetworkedSession): SessionNetwork {
     const found = this.#living.get(session.id);
     if (found !== undefined) return found;
@@ -118,12 +118,12 @@ export class SessionNetworks {
     await channel.openNetwork(gateway);
   }
 
-  /** From now on the session has this network; what it no longer allows is cut. */
+  /** From now on the session has this network; forbidden connections are closed. */
   change(session: NetworkedSession, network: PlannedNetwork): void {
     this.of(session).change(this.#policyOf(session.owner, network));
   }
 
-  /** Adds to a report what became of destinations that the sandbox tried. */
+  /** Adds the results of the destinations that the sandbox tried to a report. */
   async tryOut(
     session: NetworkedSession,
     channel: Pick<Channel, "dial">,
@@ -189,13 +189,13 @@ export class SessionNetwork implements SessionEgress {
     this.#gateway?.recheck();
   }
 
-  /** Once: from then on the limiter counts by itself. */
+  /** Once: from then on, the limiter counts itself. */
   async countEarlier(usedBytes: () => Promise<number>): Promise<void> {
     this.#counted ??= usedBytes().then((bytes) => this.limiter.countEarlier(bytes));
     await this.#counted;
   }
 
-  /** The gateway of the session's channel; the channel before is closed. */
+  /** The gateway of the session's channel; the previous channel is closed. */
   attach(gateway: SessionGateway): void {
     this.#gateway?.close();
     this.#gateway = gateway;

@@ -1,4 +1,4 @@
-/** The secrets of one session: sealed for the store, and as the gateway uses them. */
+/** The secrets of one session: encrypted for the store, and as the gateway uses them. */
 import { currentValue } from "./edge-secrets.ts";
 import type { EdgeSecret, StoredSecret } from "./edge-secrets.ts";
 import type { SecretBox } from "./secret-box.ts";
@@ -6,13 +6,13 @@ import { SecretProxy } from "./secret-proxy.ts";
 import type { SecretProxyOptions } from "./secret-proxy.ts";
 import type { SessionCa, StoredCa } from "./session-ca.ts";
 
-/** As the store has them: what they are for can be read, what they are cannot. */
+/** As stored: the purpose of a secret is readable, its value is not. */
 export interface SealedSecrets {
   readonly sealed: string;
   readonly headers: readonly SecretHeader[];
 }
 
-/** What may be shown of a secret. */
+/** The parts of a secret that can be shown. */
 export interface SecretHeader {
   readonly host: string;
   readonly header: string;
@@ -27,13 +27,13 @@ interface SealedContent {
 
 export interface SecretParts {
   readonly box: SecretBox;
-  /** The administrator's. */
+  /** The administrator's secrets. */
   readonly store: readonly StoredSecret[];
-  /** PEM certificates that real hosts may be vouched for by, beside the usual ones. */
+  /** PEM certificates of additional authorities for real hosts. */
   readonly trusted: readonly string[];
 }
 
-/** Makes the authority of a sandbox and seals it with the secrets. */
+/** Creates the authority of a sandbox and encrypts it with the secrets. */
 export async function sealSecrets(
   secrets: readonly EdgeSecret[],
   owner: string,
@@ -88,7 +88,7 @@ export function secretProxy(
   });
 }
 
-/** Sealed for one tenant, it cannot be used by another. */
+/** Encrypted for one tenant, it cannot be used by another. */
 function contextOf(owner: string): string {
   return `secrets of sessions of ${owner}`;
 }

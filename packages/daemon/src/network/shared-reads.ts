@@ -1,14 +1,14 @@
-/** Reads the sockets of all connections into one memory, and passes on what came in blocks that are used again. */
+/** Reads the sockets of all connections into one buffer, and passes the bytes on in reusable blocks. */
 import type { OnReadOpts, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { copyToBlock, LARGEST_BLOCK_BYTES, takeBlock } from "./blocks.ts";
 import type { Block } from "./blocks.ts";
 import type { BeforeMoving } from "./splice.ts";
 
-/** Connections that read into blocks of their own; all others share one memory and copy. */
+/** Connections that read into separate blocks; all others share one buffer and copy. */
 const MAX_OWN_BLOCKS = 32;
 
-/** One thread reads for all connections, so one memory to read into is enough. */
+/** One thread reads for all connections, so one buffer is enough. */
 let readInto: Buffer | undefined;
 let ownBlocks = 0;
 
@@ -17,7 +17,7 @@ type Take = (block: Block) => boolean;
 /** Bytes wait in the kernel until `carry` is called. */
 export class SharedReads {
   #take: Take = () => false;
-  /** What the next read goes into, for a connection that fills whole reads. */
+  /** The target of the next read, for a connection that fills whole reads. */
   #own: Block | undefined;
   #fillsReads = false;
 
@@ -32,7 +32,7 @@ export class SharedReads {
     };
   }
 
-  /** As `carry`, for the socket that was opened with these options. */
+  /** Like `carry`, for the socket that was opened with these options. */
   carry(
     from: Socket,
     to: Duplex & { readonly letsGoOfMemory?: boolean },
@@ -45,8 +45,8 @@ export class SharedReads {
       if (!isWaiting && !to.writableNeedDrain && !from.destroyed) from.resume();
     };
     const write = ({ memory, release }: Block): boolean => {
-      // SECURITY: the block goes to the next read, perhaps of another session, only for a stream that says
-      // truly when it has let go of what was written, and not after a failure (threat: reaching another
+      // SECURITY: the block goes to the next read, perhaps of another session, only for a stream that
+      // reports truthfully when it has released written data, and not after a failure (threat: reaching another
       // tenant). Guarded by "the memory of a connection" in shared-reads.test.ts.
       if (to.letsGoOfMemory !== true) return to.write(memory);
       return to.write(memory, (error) => {
@@ -72,7 +72,7 @@ export class SharedReads {
     to.on("drain", resume);
     from.on("end", () => {
       hasEnded = true;
-      // The last chunk may still wait for its turn, and comes before the end.
+      // The last chunk may still be waiting, and comes before the end.
       if (!isWaiting) to.end();
     });
     // The kernel may still be about to fill it, so it is not released.
@@ -80,7 +80,7 @@ export class SharedReads {
     resume();
   }
 
-  /** Asked for before the first read, and after each. */
+  /** Called before the first read, and after each. */
   #nextMemory(): Buffer {
     if (this.#fillsReads && ownBlocks < MAX_OWN_BLOCKS) {
       ownBlocks += 1;

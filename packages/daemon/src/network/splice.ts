@@ -1,18 +1,18 @@
-/** Carries bytes from one stream to another, at the pace of the slower. */
+/** Transfers bytes from one stream to another, at the pace of the slower one. */
 import type { Duplex } from "node:stream";
 
-/** Asked before bytes move on; see `ConnectionLimiter.take`. */
+/** Called before bytes move; see `ConnectionLimiter.take`. */
 export type BeforeMoving = (bytes: number) => Promise<void> | undefined;
 
 /**
- * Moves bytes until `from` has ended, and then ends `to`. The caller handles
+ * Transfers bytes until `from` has ended, and then ends `to`. The caller handles
  * failures of either stream.
  */
 export function carry(
   from: Duplex,
   to: Duplex,
   before: BeforeMoving,
-  /** Bytes were refused, and why. Nothing more is read. */
+  /** Bytes were refused, with the reason. Nothing more is read. */
   refused: (reason: string) => void,
 ): void {
   let isWaiting = false;
@@ -42,9 +42,9 @@ export function carry(
   to.on("drain", resume);
   from.on("end", () => {
     hasEnded = true;
-    // The last chunk may still wait for its turn, and comes before the end.
+    // The last chunk may still be waiting, and comes before the end.
     if (!isWaiting) to.end();
   });
-  // A program that has said nothing and ended will not say so again.
+  // A program that has sent nothing and ended will not report its end again.
   if (from.readableEnded) to.end();
 }

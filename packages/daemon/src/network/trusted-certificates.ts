@@ -1,4 +1,4 @@
-/** Makes the programs of a sandbox trust the gateway where it adds secrets. */
+/** Makes the programs of a sandbox trust the gateway if it adds secrets. */
 import { rootCertificates } from "node:tls";
 import { SandboxError } from "@sandkasten/protocol";
 import type { Channel } from "../ports/channel.ts";
@@ -32,10 +32,10 @@ export function certificateVariables(network: SessionNetwork): Readonly<Record<s
   return Object.fromEntries(VARIABLES.map((name) => [name, BUNDLE_PATH]));
 }
 
-/** Writes the usual authorities and that of this sandbox to where the variables point. */
+/** Writes the usual authorities and the sandbox's own to where the variables point. */
 export async function trustCertificate(channel: Channel, certificate: string): Promise<void> {
   const usual = (await systemBundle(channel)) ?? rootCertificates.join("\n");
-  // Usually the backend has added it to the trust store of the image already.
+  // Usually, the backend has already added it to the trust store of the image.
   const bundle = usual.includes(certificate) ? usual : `${usual.trimEnd()}\n${certificate}`;
   await channel.writeFile(BUNDLE_PATH, Buffer.from(bundle), { mode: 0o644 });
 }
@@ -47,7 +47,7 @@ async function systemBundle(channel: Channel): Promise<string | undefined> {
       const text = await new Response(body).text();
       if (text.includes("-----BEGIN CERTIFICATE-----")) return text;
     } catch (error) {
-      // An image without it; what else is wrong shows when the bundle is written.
+      // An image without one; other errors show when the bundle is written.
       if (!(error instanceof SandboxError)) throw error;
     }
   }

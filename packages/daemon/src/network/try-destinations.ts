@@ -1,6 +1,6 @@
 /**
- * Tries from inside a sandbox what its rules allow and what they forbid. Nothing leaves the machine: an
- * allowed name is asked for and not connected to, and what is forbidden goes nowhere.
+ * Tries from inside a sandbox what its rules allow and forbid. Nothing leaves the machine: an
+ * allowed name is resolved but not connected to, and forbidden destinations are unreachable.
  */
 import type { IsolationFact } from "../ports/backend.ts";
 import type { Channel } from "../ports/channel.ts";
@@ -10,7 +10,7 @@ import type { NetworkPolicy } from "./policy.ts";
 const NAME_SERVER_PORT = 53;
 const PROXY_PORT = 3128;
 const TIMEOUT_MS = 5_000;
-/** The expected answers are short; longer ones are cut off. */
+/** The expected answers are short; longer ones are truncated. */
 const MAX_ANSWER_BYTES = 4_096;
 
 /** Names that do not exist, and addresses that a sandbox must not reach. */
@@ -20,7 +20,7 @@ const FORBIDDEN = [
   { address: "127.0.0.1", port: 8080 },
 ] as const;
 
-/** Only what is forbidden decides: an allowed name that is not found is a fault, but no hole. */
+/** Only forbidden destinations decide: an allowed name that is not found is a fault, but not a hole. */
 export async function tryDestinations(
   channel: Pick<Channel, "dial">,
   policy: NetworkPolicy,
@@ -44,7 +44,7 @@ export async function tryDestinations(
   return { name: "network_rules", enforced: isHeld, measured: found.join("; ") };
 }
 
-/** A name that the rules and all ceilings allow, if one can be made up from them. */
+/** A name that the rules and all ceilings allow, if one can be derived from them. */
 function allowedName(policy: NetworkPolicy): string | undefined {
   return policy.rules
     .flatMap(({ target }) => {
@@ -80,7 +80,7 @@ async function askProxy(channel: Pick<Channel, "dial">, target: string): Promise
   return status.startsWith("2") ? "was opened by the proxy" : `${REFUSED} (${status})`;
 }
 
-/** Undefined when nothing answers there, or not what is understood. */
+/** Undefined if there is no answer, or not a valid one. */
 async function ask(
   channel: Pick<Channel, "dial">,
   port: number,
@@ -91,7 +91,7 @@ async function ask(
   try {
     const { readable, writable } = await channel.dial(port, AbortSignal.timeout(TIMEOUT_MS));
     const writer = writable.getWriter();
-    // Whether it was taken shows in the answer.
+    // The answer shows whether it was accepted.
     writer.write(question).catch(() => undefined);
     let answer = Buffer.alloc(0);
     for await (const chunk of readable) {
@@ -101,7 +101,7 @@ async function ask(
     }
     writer.abort().catch(() => undefined);
   } catch {
-    // Nothing listens, or it broke off; what was understood before that still counts.
+    // Nothing listens, or the connection broke; the answer so far still counts.
   }
   return understood;
 }

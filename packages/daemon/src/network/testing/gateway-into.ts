@@ -1,4 +1,4 @@
-/** A gateway into the world that a test makes, with the policy and the checks that sessions have. */
+/** A gateway into the world of a test, with the policy and the checks of sessions. */
 import type { TestNetwork } from "@sandkasten/testkit";
 import { EdgeInterceptor } from "../edge-interceptor.ts";
 import { ownAddresses } from "../own-addresses.ts";
