@@ -17,15 +17,15 @@ const daemon = await startDaemon(config);
 process.on("message", (question: DaemonQuestion) => {
   if (question === "processor time") {
     const { user, system } = process.cpuUsage();
-    tell({ processorTimeUs: user + system });
+    sendToParent({ processorTimeUs: user + system });
   } else {
     collectGarbage();
-    tell({ collected: true });
+    sendToParent({ collected: true });
   }
 });
 process.once("disconnect", () => void daemon.stop());
-tell({ url: daemon.url, apiKey: daemon.apiKey });
+sendToParent({ url: daemon.url, apiKey: daemon.apiKey });
 
-function tell(message: DaemonMessage): void {
+function sendToParent(message: DaemonMessage): void {
   process.send?.(message);
 }

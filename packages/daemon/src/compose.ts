@@ -72,7 +72,7 @@ export async function composeDaemon(
     const { eventLog, keyStore } = stores;
     events = new EventHub({ eventLog, clock, log, ...config.events });
     events.onEvents(eventLines(log));
-    events.onEvents((told) => metrics.lifecycle.consume(told));
+    events.onEvents((recorded) => metrics.lifecycle.consume(recorded));
     core = new SessionCore({
       providers,
       store,

@@ -77,7 +77,7 @@ export async function startDaemon(config: Config, options: StartOptions = {}): P
       (done) => log.info({ ...done }, "took over what an earlier daemon left"),
       (error: unknown) => log.error({ err: error }, "cannot take over what an earlier daemon left"),
     );
-    parts.events.tell({ type: "daemon.started", owner: "", data: { version: VERSION } });
+    parts.events.record({ type: "daemon.started", owner: "", data: { version: VERSION } });
     stage("listener");
     await listenForMetrics(parts, config, stack, log);
     const url = await listen(parts, config);

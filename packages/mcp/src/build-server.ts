@@ -62,7 +62,7 @@ function holdSubscriptions(server: Server, session: McpSession): void {
       );
     subscribed.add(uri);
     leave ??= session.changes.listen((changed) => {
-      if (subscribed.has(changed)) void tellChange(server, changed);
+      if (subscribed.has(changed)) void notifyChange(server, changed);
     });
     return {};
   });
@@ -78,7 +78,7 @@ function holdSubscriptions(server: Server, session: McpSession): void {
 }
 
 /** A disconnected client needs no notification. */
-export async function tellChange(server: Server, uri: string): Promise<void> {
+export async function notifyChange(server: Server, uri: string): Promise<void> {
   await server.sendResourceUpdated({ uri }).catch(() => undefined);
 }
 

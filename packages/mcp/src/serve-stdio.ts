@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import type { Readable, Writable } from "node:stream";
 import { StdioServerTransport, serveStdio } from "@modelcontextprotocol/server/stdio";
-import { buildServer, tellChange } from "./build-server.ts";
+import { buildServer, notifyChange } from "./build-server.ts";
 import { McpSession } from "./mcp-session.ts";
 import type { McpSessionOptions } from "./mcp-session.ts";
 
@@ -32,7 +32,7 @@ export async function serveStdioSession(options: StdioServerOptions): Promise<vo
       const server = buildServer(session, era);
       // The connection itself tracks the subscriptions of a client of the newer protocol.
       if (era === "modern" && session.hasFiles)
-        session.changes.listen((uri) => void tellChange(server, uri));
+        session.changes.listen((uri) => void notifyChange(server, uri));
       return server;
     },
     {

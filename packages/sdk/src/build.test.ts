@@ -127,11 +127,11 @@ describe("the built module", () => {
   test.each(Object.keys(programs) as (keyof typeof programs)[])("works in %s", async (runtime) => {
     await using server = await ScriptedServer.start(...session);
     serveTerminals(server, (terminal) => {
-      terminal.tell({ type: "started", exec_id: "exe_2" });
+      terminal.send({ type: "started", exec_id: "exe_2" });
       terminal.print("hello ");
       void terminal.messages(1).then(([typed]) => {
         terminal.print(typed!.toString());
-        terminal.tell({ type: "exit", exec: execInfoBody });
+        terminal.send({ type: "exit", exec: execInfoBody });
       });
     });
     const [program, ...args] = programs[runtime]();

@@ -59,7 +59,7 @@ export class PortLink {
     for (;;) {
       const bytes = this.#queue.shift();
       if (bytes !== undefined) {
-        this.#tell({ type: "ack", bytes: bytes.length });
+        this.#sendMessage({ type: "ack", bytes: bytes.length });
         return bytes;
       }
       if (this.#portEnded) return undefined;
@@ -90,14 +90,14 @@ export class PortLink {
   end(): void {
     if (this.#ended) return;
     this.#ended = true;
-    this.#tell({ type: "eof" });
+    this.#sendMessage({ type: "eof" });
   }
 
   close(): void {
     this.#finish(new SandboxError("CANCELLED", "The connection was closed here."));
   }
 
-  #tell(message: PortClientMessage): void {
+  #sendMessage(message: PortClientMessage): void {
     if (this.#over === undefined) this.#socket.send(JSON.stringify(message));
   }
 

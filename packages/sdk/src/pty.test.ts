@@ -13,7 +13,7 @@ async function textOf(output: AsyncIterable<Uint8Array>): Promise<string> {
 
 /** A server with one terminal, which starts as scripted. */
 async function terminalServer(
-  begin: (terminal: Terminal) => void = (terminal) => terminal.tell(started),
+  begin: (terminal: Terminal) => void = (terminal) => terminal.send(started),
 ): Promise<{ readonly server: ScriptedServer; readonly terminal: Promise<Terminal> }> {
   const server = await ScriptedServer.start();
   const { promise, resolve } = Promise.withResolvers<Terminal>();
@@ -62,7 +62,7 @@ describe("pty()", () => {
     ]);
     daemon.print("one ");
     daemon.print("two");
-    daemon.tell(exit);
+    daemon.send(exit);
     expect(await textOf(pty)).toBe("one two");
     expect(await pty.exited).toMatchObject({ exitCode: 0, execId: "exe_1" });
     expect(() => pty.write("x")).toThrow(/has ended/);
@@ -80,9 +80,9 @@ describe("pty()", () => {
 
   test("delivers what arrived before the first loop, and the rest to a second loop", async () => {
     const { server } = await terminalServer((terminal) => {
-      terminal.tell(started);
+      terminal.send(started);
       for (const text of ["a", "b", "c"]) terminal.print(text);
-      terminal.tell(exit);
+      terminal.send(exit);
     });
     await using _ = server;
     const pty = await sessionOf(server).pty();
@@ -96,8 +96,8 @@ describe("pty()", () => {
 
   test("reattaches at a cursor, which counts received and missing bytes", async () => {
     const { server, terminal } = await terminalServer((daemon) => {
-      daemon.tell(started);
-      daemon.tell({ type: "skipped", bytes: 10 });
+      daemon.send(started);
+      daemon.send({ type: "skipped", bytes: 10 });
       daemon.print("four");
     });
     await using _ = server;
@@ -128,7 +128,7 @@ describe("pty()", () => {
   test("rebuilds an error from the daemon", async () => {
     const { server } = await terminalServer((terminal) => {
       const error = { error_code: "SESSION_EXPIRED", message: "the lease is over" };
-      terminal.tell({ type: "error", error });
+      terminal.send({ type: "error", error });
       terminal.close(4410, "the lease is over");
     });
     await using _ = server;
@@ -191,9 +191,9 @@ describe("pty()", () => {
 
   test("uses the client's own WebSocket", async () => {
     const { server } = await terminalServer((terminal) => {
-      terminal.tell(started);
+      terminal.send(started);
       terminal.print("hi");
-      terminal.tell(exit);
+      terminal.send(exit);
     });
     await using _ = server;
     const pty = await sessionOf(server, { webSocket: WsWebSocket }).pty();

@@ -160,7 +160,7 @@ describe("options in snake_case", () => {
     const urls: string[] = [];
     serveTerminals(server, (terminal) => {
       urls.push(terminal.url);
-      terminal.tell({ type: "started", exec_id: "exe_7" });
+      terminal.send({ type: "started", exec_id: "exe_7" });
     });
     using pty = await sessionOf(server).pty({ exec_id: "exe_7" });
     expect(urls).toEqual(["/v1/sessions/ses_1/pty?exec_id=exe_7"]);

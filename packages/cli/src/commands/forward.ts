@@ -44,7 +44,7 @@ export function addForwardCommand(program: Command, cli: Cli): void {
           for (const socket of sockets) socket.destroy();
         });
         const { port: localPort } = server.address() as AddressInfo;
-        await tell(cli, session.id, { ...forwarded, localPort });
+        await printForwarded(cli, session.id, { ...forwarded, localPort });
       }
       await cli.interrupts.race(async () => await new Promise<never>(() => undefined));
     });
@@ -58,7 +58,7 @@ export function parseForwarded(text: string): Forwarded {
   return { port, localPort: here === "0" ? 0 : parsePort(here) };
 }
 
-async function tell(cli: Cli, id: string, { port, localPort }: Forwarded): Promise<void> {
+async function printForwarded(cli: Cli, id: string, { port, localPort }: Forwarded): Promise<void> {
   if (cli.wantsJson()) {
     await cli.out.line(plainJson({ port, local_host: LISTEN_HOST, local_port: localPort }));
     return;

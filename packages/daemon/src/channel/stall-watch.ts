@@ -115,15 +115,15 @@ export class StallWatch {
 }
 
 class PingSink extends StreamSink {
-  readonly #tell: (alive: boolean) => void;
+  readonly #report: (alive: boolean) => void;
 
   constructor(tell: (alive: boolean) => void) {
     super();
-    this.#tell = tell;
+    this.#report = tell;
   }
 
   override finish(outcome: StreamOutcome): void {
     if (outcome.kind === "response") checked(pingSchema, outcome.message, "answer to ping");
-    if (outcome.kind !== "lost") this.#tell(outcome.kind !== "stalled");
+    if (outcome.kind !== "lost") this.#report(outcome.kind !== "stalled");
   }
 }

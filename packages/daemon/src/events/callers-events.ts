@@ -9,13 +9,13 @@ import type { EventFollower } from "./feed.ts";
 export class CallersEvents implements EventService {
   readonly #hub: EventHub;
   readonly #sessions: SessionService;
-  /** Resolves when everything that clients may know by now is reported. */
-  readonly #told: () => Promise<void>;
+  /** Resolves when the events of everything that clients can already know are recorded. */
+  readonly #flushed: () => Promise<void>;
 
-  constructor(hub: EventHub, sessions: SessionService, told: () => Promise<void>) {
+  constructor(hub: EventHub, sessions: SessionService, flushed: () => Promise<void>) {
     this.#hub = hub;
     this.#sessions = sessions;
-    this.#told = told;
+    this.#flushed = flushed;
   }
 
   async open(
@@ -23,7 +23,7 @@ export class CallersEvents implements EventService {
     { sessionId, owner, ...options }: WatchEvents,
   ): Promise<EventFollower> {
     if (sessionId !== undefined) await this.#sessions.look(caller, sessionId);
-    await this.#told();
+    await this.#flushed();
     return await this.#hub.open({
       ...options,
       ...ownersOf(caller, owner),

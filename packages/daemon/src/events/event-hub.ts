@@ -5,7 +5,7 @@ import type { Log } from "../ports/log.ts";
 import { EventFeed } from "./feed.ts";
 import type { EventFollower, FeedLimits, FollowEvents } from "./feed.ts";
 import { EventRecorder } from "./recorder.ts";
-import type { EventListener, Events, Happening } from "./recorder.ts";
+import type { EventListener, Events, ReportedEvent } from "./recorder.ts";
 
 /** How often to check for events of other daemons while there are followers. */
 const LOOK_INTERVAL_MS = 250;
@@ -38,12 +38,12 @@ export class EventHub implements Events {
     return this.#feed.followers;
   }
 
-  tell(happening: Happening): void {
-    this.#recorder.tell(happening);
+  record(event: ReportedEvent): void {
+    this.#recorder.record(event);
   }
 
-  async tellNow(happening: Happening): Promise<void> {
-    await this.#recorder.tellNow(happening);
+  async recordNow(event: ReportedEvent): Promise<void> {
+    await this.#recorder.recordNow(event);
   }
 
   onEvents(listener: EventListener): void {

@@ -37,8 +37,8 @@ afterEach(async () => {
 });
 
 /** Distinguished by how many files changed. */
-function tell(changes: number, owner = "alice"): void {
-  hub.tell({ type: "file.changed", owner, data: { changes, paths: [], more: false } });
+function change(changes: number, owner = "alice"): void {
+  hub.record({ type: "file.changed", owner, data: { changes, paths: [], more: false } });
 }
 
 function numbersOf(items: readonly FeedItem[]): number[] {
@@ -77,7 +77,7 @@ describe("a follower", () => {
     const total = 3000;
     const writing = (async () => {
       for (let number = 0; number < total; number += 1) {
-        tell(number);
+        change(number);
         if (number % 97 === 0) await otherWork();
       }
     })();
@@ -97,7 +97,7 @@ describe("a follower", () => {
   });
 
   it("continues after its cursor, wherever it stopped", async () => {
-    for (const number of upTo(600)) tell(number);
+    for (const number of upTo(600)) change(number);
     let from: FollowEvents["from"] = "start";
     const seen: number[] = [];
     while (seen.length < 600) {
@@ -111,11 +111,11 @@ describe("a follower", () => {
   });
 
   it("starts now unless it asks for more, and loses nothing from then on", async () => {
-    tell(0);
+    change(0);
     const items = follow({ from: "now" });
     const { value: place } = (await items.next()) as { value: FeedItem };
     expect(place.kind).toBe("place");
-    tell(1);
+    change(1);
     const after = numbersOf(await collect(items, (got) => numbersOf(got).length === 1));
     expect(after).toEqual([1]);
     // The first event of a follower is where it starts.
@@ -124,9 +124,9 @@ describe("a follower", () => {
   });
 
   it("sees only its own owner's events, of the requested types", async () => {
-    tell(1, "bob");
-    tell(2);
-    hub.tell({ type: "session.paused", owner: "alice", sessionId: "ses_1", data: {} });
+    change(1, "bob");
+    change(2);
+    hub.record({ type: "session.paused", owner: "alice", sessionId: "ses_1", data: {} });
     const types = new Set(["file.changed"]);
     expect(numbersOf(await collect(follow({ once: true })))).toEqual([2]);
     expect((await collect(follow({ once: true }))).length).toBe(3);
@@ -137,10 +137,10 @@ describe("a follower", () => {
   });
 
   it("gets one gap if events after its cursor are gone, and none for events that it never knew of", async () => {
-    for (const number of upTo(10)) tell(number);
+    for (const number of upTo(10)) change(number);
     const early = await collect(follow({ once: true }));
     const third = early[3]?.cursor ?? "";
-    for (const number of upTo(10)) tell(10 + number);
+    for (const number of upTo(10)) change(10 + number);
     await collect(follow({ once: true }));
     await log.prune({ ...RETENTION, maxEventsPerOwner: 5 }, 0);
     const gaps = (items: readonly FeedItem[]) => items.filter(({ kind }) => kind === "gap");
@@ -156,7 +156,7 @@ describe("a follower", () => {
   });
 
   it("with a cursor of another feed gets a gap, and starts with the oldest event", async () => {
-    tell(1);
+    change(1);
     const cursor = "AAAAAAAAAAAAAAAAAAAAAA";
     const items = await collect(follow({ from: { cursor }, once: true }));
     expect(items[0]).toMatchObject({ kind: "gap", reason: "unknown_cursor" });
@@ -167,7 +167,7 @@ describe("a follower", () => {
     const still = follow();
     await still.next();
     for (const number of upTo(2000)) {
-      tell(number);
+      change(number);
       if (number % 500 === 0) await sleep(11);
     }
     expect(numbersOf(await collect(follow({ once: true }))).length).toBe(2000);
@@ -195,9 +195,9 @@ describe("a log that cannot be written", () => {
   it("delays no request, and later reports the events that were lost", async () => {
     const append = log.append.bind(log);
     log.append = async () => await Promise.reject(new Error("the disk is full"));
-    await hub.tellNow({ type: "session.paused", owner: "alice", data: {} });
-    for (const number of upTo(8191 + 10)) tell(number);
-    tell(1, "bob");
+    await hub.recordNow({ type: "session.paused", owner: "alice", data: {} });
+    for (const number of upTo(8191 + 10)) change(number);
+    change(1, "bob");
     log.append = append;
     const items = await collect(follow({ once: true }));
     expect(numbersOf(items)).toEqual(upTo(8191));

@@ -81,7 +81,7 @@ export class EventFeed {
     const isUnknown = typeof from !== "string" && (known === undefined || known > newest);
     let position = from === "now" ? newest : isUnknown ? 0 : (known ?? 0);
     // A reader from the start never knew of removed events before it.
-    let told = from === "start" || isUnknown ? undefined : position;
+    let knownUpTo = from === "start" || isUnknown ? undefined : position;
     if (isUnknown) yield this.#gap(position, "unknown_cursor");
     yield { kind: "place", cursor: this.#cursors.encode(position) };
     for (;;) {
@@ -92,9 +92,9 @@ export class EventFeed {
       const page =
         (once ? undefined : this.#recent.after(position, PAGE_EVENTS, options)) ??
         (await this.#log.read({ ...options, after: position, limit: PAGE_EVENTS }));
-      told ??= page.removedUpTo;
-      if (page.removedUpTo > Math.max(position, told)) {
-        told = page.removedUpTo;
+      knownUpTo ??= page.removedUpTo;
+      if (page.removedUpTo > Math.max(position, knownUpTo)) {
+        knownUpTo = page.removedUpTo;
         yield this.#gap(position, "retention");
       }
       for (const event of page.events)

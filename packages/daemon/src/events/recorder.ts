@@ -15,7 +15,7 @@ const RETRY_MS = 1000;
 const PRUNE_INTERVAL_MS = 1000;
 
 /** An event as the core reports it. */
-export type Happening = AnyEventData & {
+export type ReportedEvent = AnyEventData & {
   /** Empty for the daemon itself. */
   readonly owner: string;
   readonly sessionId?: string;
@@ -28,9 +28,9 @@ export type EventListener = (events: readonly NewEvent[]) => void;
 /** What the core needs of the feed. */
 export interface Events {
   /** Cheap for the caller. A kill -9 within the next few milliseconds may lose the event. */
-  tell(happening: Happening): void;
-  /** Like `tell`, but resolves when this and all earlier events are written. Never rejects. */
-  tellNow(happening: Happening): Promise<void>;
+  record(event: ReportedEvent): void;
+  /** Like `record`, but resolves when this and all earlier events are written. Never rejects. */
+  recordNow(event: ReportedEvent): Promise<void>;
 }
 
 export interface EventRecorderParts {
@@ -63,12 +63,12 @@ export class EventRecorder implements Events {
     this.#listeners.push(listener);
   }
 
-  tell(happening: Happening): void {
+  record(reported: ReportedEvent): void {
     if (this.#isClosed) return;
-    const event = { atMs: this.#parts.clock.nowMs(), ...happening };
+    const event = { atMs: this.#parts.clock.nowMs(), ...reported };
     this.#inform([event]);
     if (this.#waiting.length >= MAX_WAITING) {
-      this.#lost.set(happening.owner, (this.#lost.get(happening.owner) ?? 0) + 1);
+      this.#lost.set(event.owner, (this.#lost.get(event.owner) ?? 0) + 1);
       return;
     }
     this.#waiting.push(event);
@@ -76,8 +76,8 @@ export class EventRecorder implements Events {
     else this.#timer ??= setTimeout(() => void this.flush(), this.#isFailing ? RETRY_MS : FLUSH_MS);
   }
 
-  async tellNow(happening: Happening): Promise<void> {
-    this.tell(happening);
+  async recordNow(event: ReportedEvent): Promise<void> {
+    this.record(event);
     if (!this.#isFailing) await this.flush();
   }
 
@@ -122,11 +122,11 @@ export class EventRecorder implements Events {
   /** Lets readers know that events are missing. */
   #lostEvents() {
     const atMs = this.#parts.clock.nowMs();
-    const told = [...this.#lost].map(
+    const lost = [...this.#lost].map(
       ([owner, events]) => ({ type: "events.lost", owner, atMs, data: { events } }) as const,
     );
     this.#lost.clear();
-    return told;
+    return lost;
   }
 
   #inform(events: readonly NewEvent[]): void {

@@ -10,7 +10,7 @@ export class ProgressReport {
   #phase: ImageProgress["phase"] = "unpack";
   #total: number | undefined;
   #done = 0;
-  #told = 0;
+  #reported = 0;
 
   add(listener: ProgressListener | undefined): void {
     if (listener !== undefined) this.#listeners.add(listener);
@@ -20,7 +20,7 @@ export class ProgressReport {
     this.#phase = phase;
     this.#total = total;
     this.#done = 0;
-    this.#tell();
+    this.#report();
   }
 
   advance(bytes: number): void {
@@ -30,11 +30,11 @@ export class ProgressReport {
   set(done: number): void {
     this.#done = done;
     const step = Math.max((this.#total ?? 0) / STEPS, 64 * 1024);
-    if (done - this.#told >= step || done === this.#total) this.#tell();
+    if (done - this.#reported >= step || done === this.#total) this.#report();
   }
 
-  #tell(): void {
-    this.#told = this.#done;
+  #report(): void {
+    this.#reported = this.#done;
     const progress = {
       phase: this.#phase,
       done: this.#done,

@@ -4,7 +4,7 @@ import { syncBuiltinESMExports } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import type { Happening } from "../events/recorder.ts";
+import type { ReportedEvent } from "../events/recorder.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { Caller } from "../sessions/services/caller.ts";
 import type { CreateKeyOptions } from "../sessions/services/key-service.ts";
@@ -20,12 +20,12 @@ let directory: string;
 let store: SqliteKeyStore;
 let keys: StoredKeys;
 let nowMs: number;
-let told: Happening[];
+let recorded: ReportedEvent[];
 beforeEach(async () => {
   vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
   directory = await mkdtemp(join(tmpdir(), "sandkasten-stored-keys-"));
   nowMs = Date.UTC(2026, 0, 1);
-  told = [];
+  recorded = [];
   await start();
 });
 afterEach(async () => {
@@ -38,12 +38,12 @@ afterEach(async () => {
 async function start(seenAs: Partial<KeyStore> = {}): Promise<void> {
   store = await SqliteKeyStore.open(join(directory, "keys.db"));
   const quiet = (): void => undefined;
-  const tell = (happening: Happening): void => void told.push(happening);
+  const record = (event: ReportedEvent): void => void recorded.push(event);
   keys = await StoredKeys.open({
     store: overriding<KeyStore>(store, seenAs),
     clock: { nowMs: () => nowMs, monotonicMs: () => nowMs, bootId: "boot" },
     log: { info: quiet, warn: quiet, error: quiet },
-    events: { tell, tellNow: async (happening) => tell(happening) },
+    events: { record, recordNow: async (event) => record(event) },
     quotas: { maxSessions: 7, maxRunningExecs: 8, maxWorkspaces: 9, maxImageBytes: 10 },
     configured: [{ owner: "alice", scope: "admin" }],
   });
@@ -83,7 +83,7 @@ describe("a stored key", () => {
       expect([look, all.includes(secret.slice(-43))]).toEqual([look, false]);
       await restart();
     }
-    const shown = JSON.stringify([view, await keys.list(ALICE), told]);
+    const shown = JSON.stringify([view, await keys.list(ALICE), recorded]);
     expect(shown).toContain(id);
     expect(shown).not.toContain(secret.slice(-43));
     expect(shown).not.toContain(digest);
@@ -201,7 +201,7 @@ describe("the end of a key", () => {
     await keys.revoke(ALICE, id);
     await keys.revoke(ALICE, id);
     expect([use(secret), keys.isValid(id), ended]).toEqual([undefined, false, [id]]);
-    expect(told.map(({ type }) => type)).toEqual(["key.created", "key.created", "key.revoked"]);
+    expect(recorded.map(({ type }) => type)).toEqual(["key.created", "key.created", "key.revoked"]);
     await restart();
     expect(use(secret)).toBeUndefined();
     expect(use(kept.secret)).toBeDefined();

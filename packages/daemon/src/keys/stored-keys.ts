@@ -114,7 +114,7 @@ export class StoredKeys implements KeyService {
     this.#changes++;
     this.#admit(row);
     const data = { key_id: id, name: row.name, scope: row.scope };
-    await events.tellNow({ type: "key.created", owner: "", data });
+    await events.recordNow({ type: "key.created", owner: "", data });
     return { key: viewOf(row), secret };
   }
 
@@ -149,7 +149,7 @@ export class StoredKeys implements KeyService {
     this.#end(id);
     if (!revoked.isNew) return;
     const data = { key_id: id, name: revoked.row.name };
-    await this.#parts.events.tellNow({ type: "key.revoked", owner: "", data });
+    await this.#parts.events.recordNow({ type: "key.revoked", owner: "", data });
   }
 
   async close(): Promise<void> {

@@ -14,7 +14,7 @@ import type { Telemetry } from "../ports/telemetry.ts";
 import { CreateQueue } from "./create-queue.ts";
 import { Disks } from "./disks.ts";
 import { Execs } from "./execs.ts";
-import { tellingImages, tellOfCollected } from "./image-events.ts";
+import { recordingImages, recordCollected } from "./image-events.ts";
 import { FileEvents } from "./file-events.ts";
 import { Commits } from "./commits.ts";
 import { Files } from "./files.ts";
@@ -245,7 +245,7 @@ export class SessionCore implements Services {
 
   imagesOf(caller: Caller, backend?: string): Images {
     const { images, backend: chosen } = this.#parts.providers.choose(backend);
-    return tellingImages(imagesFor(caller, images), {
+    return recordingImages(imagesFor(caller, images), {
       owner: caller.owner,
       backend: chosen.name,
       events: this.#parts.events,
@@ -264,7 +264,7 @@ export class SessionCore implements Services {
       );
     const { images, backend: chosen } = this.#parts.providers.choose(backend);
     const collected = await images.collectGarbage(await this.sessions.imagesInUse());
-    tellOfCollected(this.#parts.events, chosen.name, collected);
+    recordCollected(this.#parts.events, chosen.name, collected);
     return collected;
   }
 

@@ -30,7 +30,7 @@ export class FileEvents {
     const name = nameOf(location, owner);
     let pending = this.#pending.get(name);
     if (pending === undefined) {
-      const timer = setTimeout(() => this.#tell(name), TOGETHER_MS);
+      const timer = setTimeout(() => this.#record(name), TOGETHER_MS);
       pending = { write, paths: new Set(), timer, changes: 0, more: false };
       this.#pending.set(name, pending);
     }
@@ -40,17 +40,17 @@ export class FileEvents {
     else if (!pending.paths.has(path)) pending.more = true;
   }
 
-  /** Call before a session's end is told of, which is the last event of a session. */
+  /** Call before the end of a session is recorded, which is its last event. */
   flushSession({ id, owner }: Pick<SessionRow, "id" | "owner">): void {
-    this.#tell(nameOf({ kind: "session", id }, owner));
+    this.#record(nameOf({ kind: "session", id }, owner));
   }
 
   /** Call when the daemon stops. */
   flush(): void {
-    for (const name of this.#pending.keys()) this.#tell(name);
+    for (const name of this.#pending.keys()) this.#record(name);
   }
 
-  #tell(name: string): void {
+  #record(name: string): void {
     const pending = this.#pending.get(name);
     if (pending === undefined) return;
     this.#pending.delete(name);
@@ -59,9 +59,9 @@ export class FileEvents {
     const { owner, location } = write;
     const data = { changes, paths: [...pending.paths], more };
     if (location.kind === "session")
-      this.#events.tell({ type: "file.changed", owner, sessionId: location.id, data });
+      this.#events.record({ type: "file.changed", owner, sessionId: location.id, data });
     else
-      this.#events.tell({
+      this.#events.record({
         type: "file.changed",
         owner,
         data: { ...data, workspace_id: location.id },

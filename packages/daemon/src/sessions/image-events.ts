@@ -2,17 +2,17 @@
 import type { Events } from "../events/recorder.ts";
 import type { ImageInfo, Images } from "../ports/image-store.ts";
 
-export interface ImageTeller {
+export interface ImageEvents {
   readonly owner: string;
   readonly backend: string;
   readonly events: Events;
 }
 
-export function tellingImages(images: Images, { owner, backend, events }: ImageTeller): Images {
+export function recordingImages(images: Images, { owner, backend, events }: ImageEvents): Images {
   const added = async (adding: Promise<ImageInfo>): Promise<ImageInfo> => {
     const image = await adding;
     const { reference, digest, source } = image;
-    events.tell({ type: "image.added", owner, data: { reference, digest, source, backend } });
+    events.record({ type: "image.added", owner, data: { reference, digest, source, backend } });
     return image;
   };
   return {
@@ -25,17 +25,17 @@ export function tellingImages(images: Images, { owner, backend, events }: ImageT
     pull: (...args) => added(images.pull(...args)),
     remove: async (reference) => {
       await images.remove(reference);
-      events.tell({ type: "image.removed", owner, data: { reference, backend } });
+      events.record({ type: "image.removed", owner, data: { reference, backend } });
     },
   };
 }
 
-export function tellOfCollected(
+export function recordCollected(
   events: Events,
   backend: string,
   { removed, freedBytes }: { readonly removed: number; readonly freedBytes: number },
 ): void {
   if (removed === 0) return;
   const data = { backend, removed, freed_bytes: freedBytes };
-  events.tell({ type: "image.collected", owner: "", data });
+  events.record({ type: "image.collected", owner: "", data });
 }

@@ -19,7 +19,7 @@ import type { LateOutput } from "./late-output.ts";
 import { isLiving, isUp } from "./states.ts";
 import type { EndStatus } from "./states.ts";
 import type { Recording } from "./recording.ts";
-import { tellOfSession } from "./session-events.ts";
+import { recordSessionChange } from "./session-events.ts";
 import { ShellQueues } from "./shell-queues.ts";
 import { FifoMutex } from "./fifo-mutex.ts";
 
@@ -170,11 +170,11 @@ export class LiveSession {
   async #saved(patch: SessionPatch): Promise<void> {
     const from = this.#row.status;
     this.#row = { ...this.#row, ...patch };
-    const told = tellOfSession(this.events, from, this.#row, {
+    const recorded = recordSessionChange(this.events, from, this.#row, {
       createdInMs: this.#parts.clock.monotonicMs() - this.#knownSinceMs,
       errorCode: this.failureCode,
     });
-    if (told !== undefined) await told;
+    if (recorded !== undefined) await recorded;
   }
 
   async #requireOwnership(): Promise<void> {

@@ -82,7 +82,7 @@ export class NewExecs {
       const complete = { ...row, ...(request !== undefined && { request }) };
       const written = await this.#insert(caller, session, complete);
       if (written.inserted) {
-        session.events.tell(execStarted(row));
+        session.events.record(execStarted(row));
         return recording;
       }
       session.recordings.delete(recording);

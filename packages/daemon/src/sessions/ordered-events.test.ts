@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { Happening } from "../events/recorder.ts";
+import type { ReportedEvent } from "../events/recorder.ts";
 import { OrderedEvents } from "./ordered-events.ts";
 import { ALICE, CoreFixture, overriding } from "./testing/core-fixture.ts";
 
-const paused = (sessionId: string): Happening => ({
+const paused = (sessionId: string): ReportedEvent => ({
   type: "session.paused",
   owner: "alice",
   sessionId,
@@ -11,40 +11,43 @@ const paused = (sessionId: string): Happening => ({
 });
 
 describe("events of a session", () => {
-  let told: (string | undefined)[];
+  let recorded: (string | undefined)[];
   let events: OrderedEvents;
   beforeEach(() => {
-    told = [];
-    const tell = ({ sessionId }: Happening): void => void told.push(sessionId);
-    events = new OrderedEvents({ tell, tellNow: async (one) => await Promise.resolve(tell(one)) });
+    recorded = [];
+    const record = ({ sessionId }: ReportedEvent): void => void recorded.push(sessionId);
+    events = new OrderedEvents({
+      record,
+      recordNow: async (one) => await Promise.resolve(record(one)),
+    });
   });
 
   it("wait for earlier ones of the same session only", () => {
-    events.tell(paused("1"));
+    events.record(paused("1"));
     const second = events.reserve();
     const third = events.reserve();
-    events.tell(paused("4"));
+    events.record(paused("4"));
     third.fill(paused("3"));
     third[Symbol.dispose]();
-    expect(told).toEqual(["1"]);
+    expect(recorded).toEqual(["1"]);
     second.fill(paused("2"));
     second[Symbol.dispose]();
-    expect(told).toEqual(["1", "2", "3", "4"]);
-    events.tell(paused("5"));
-    expect(told.at(-1)).toBe("5");
+    expect(recorded).toEqual(["1", "2", "3", "4"]);
+    events.record(paused("5"));
+    expect(recorded.at(-1)).toBe("5");
   });
 
   it("do not wait for one that could not be stored", () => {
     const never = events.reserve();
-    events.tell(paused("2"));
+    events.record(paused("2"));
     never[Symbol.dispose]();
-    expect(told).toEqual(["2"]);
+    expect(recorded).toEqual(["2"]);
   });
 });
 
 describe("a session on a store that is slow to store the ends of commands", () => {
   let fixture: CoreFixture;
-  const told: string[] = [];
+  const recorded: string[] = [];
   const stored: (() => void)[] = [];
   beforeEach(async () => {
     fixture = await CoreFixture.start({
@@ -57,7 +60,7 @@ describe("a session on a store that is slow to store the ends of commands", () =
           },
         }),
     });
-    fixture.events.onEvents((events) => told.push(...events.map(({ type }) => type)));
+    fixture.events.onEvents((events) => recorded.push(...events.map(({ type }) => type)));
   });
   afterEach(async () => await fixture[Symbol.asyncDispose]());
 
@@ -70,8 +73,8 @@ describe("a session on a store that is slow to store the ends of commands", () =
     for (const resolve of stored.toReversed()) resolve();
     await sessions.pause(ALICE, session.id);
     const once = ["exec.started", "exec.ended"];
-    await expect.poll(() => told.length).toBe(7);
-    expect(told).toEqual([
+    await expect.poll(() => recorded.length).toBe(7);
+    expect(recorded).toEqual([
       "session.created",
       "session.running",
       ...once,

@@ -1,14 +1,14 @@
-/** Tells the events of one session in the order in which things happened. */
-import type { Events, Happening } from "../events/recorder.ts";
+/** Records the events of one session in the order in which they happened. */
+import type { Events, ReportedEvent } from "../events/recorder.ts";
 
 interface Place {
-  happening: Happening | undefined;
+  event: ReportedEvent | undefined;
   isReady: boolean;
 }
 
 /** A place among the events of a session. Dispose of it, whether it was filled or not. */
 export interface ReservedPlace extends Disposable {
-  fill(happening: Happening): void;
+  fill(event: ReportedEvent): void;
 }
 
 export class OrderedEvents implements Events {
@@ -19,36 +19,36 @@ export class OrderedEvents implements Events {
     this.#events = events;
   }
 
-  /** Tells of it when everything before it is told. */
-  tell(happening: Happening): void {
-    if (this.#waiting.length === 0) this.#events.tell(happening);
-    else this.#waiting.push({ happening, isReady: true });
+  /** Records the event after all earlier ones. */
+  record(event: ReportedEvent): void {
+    if (this.#waiting.length === 0) this.#events.record(event);
+    else this.#waiting.push({ event, isReady: true });
   }
 
-  /** For the session's end, when nothing waits any more. */
-  async tellNow(happening: Happening): Promise<void> {
-    await this.#events.tellNow(happening);
+  /** For the session's end, when no other event waits. */
+  async recordNow(event: ReportedEvent): Promise<void> {
+    await this.#events.recordNow(event);
   }
 
-  /** For what has happened, but must be stored before it is told. Later events wait for it. */
+  /** For a change that must be stored before its event is recorded. Later events wait for it. */
   reserve(): ReservedPlace {
-    const place: Place = { happening: undefined, isReady: false };
+    const place: Place = { event: undefined, isReady: false };
     this.#waiting.push(place);
     return {
-      fill: (happening) => {
-        place.happening = happening;
+      fill: (event) => {
+        place.event = event;
       },
       [Symbol.dispose]: () => {
         place.isReady = true;
-        this.#tellReady();
+        this.#recordReady();
       },
     };
   }
 
-  #tellReady(): void {
+  #recordReady(): void {
     while (this.#waiting[0]?.isReady === true) {
-      const happening = this.#waiting.shift()?.happening;
-      if (happening !== undefined) this.#events.tell(happening);
+      const event = this.#waiting.shift()?.event;
+      if (event !== undefined) this.#events.record(event);
     }
   }
 }

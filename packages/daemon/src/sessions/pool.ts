@@ -138,7 +138,7 @@ export class Pool {
   /** A session has it from here on. */
   handOut({ pooledBy }: Pooled): void {
     this.#refillSoon();
-    this.#tell("pool.taken", pooledBy);
+    this.#record("pool.taken", pooledBy);
   }
 
   /**
@@ -182,7 +182,7 @@ export class Pool {
       while (image !== undefined && !this.#isStopped() && waiting.length < entry.size)
         await this.#add(ready, image);
     } catch (error) {
-      this.#parts.events.tell({
+      this.#parts.events.record({
         type: "pool.failed",
         owner: "",
         data: { image: entry.image, profile: entry.profile, reason: failureCode(error) },
@@ -217,12 +217,12 @@ export class Pool {
 
   async #add(ready: ReadySandboxes, image: PresentImage): Promise<void> {
     ready.waiting.push(await this.#make(ready, image));
-    this.#tell("pool.added", ready);
+    this.#record("pool.added", ready);
   }
 
-  #tell(type: "pool.added" | "pool.taken", { entry, waiting }: ReadySandboxes): void {
+  #record(type: "pool.added" | "pool.taken", { entry, waiting }: ReadySandboxes): void {
     const { image, profile } = entry;
-    this.#parts.events.tell({ type, owner: "", data: { image, profile, ready: waiting.length } });
+    this.#parts.events.record({ type, owner: "", data: { image, profile, ready: waiting.length } });
   }
 
   #isStopped(): boolean {

@@ -8,7 +8,7 @@ import type { Log } from "../ports/log.ts";
 import type { SessionStore } from "../ports/session-store.ts";
 import { aFewAtOnce } from "./a-few-at-once.ts";
 import { sandboxIdOf } from "./ids.ts";
-import { tellOfCollected } from "./image-events.ts";
+import { recordCollected } from "./image-events.ts";
 import { LEASE_ENDED } from "./lease.ts";
 import type { LiveSession } from "./live-session.ts";
 import type { JournalPruner } from "./journal-pruner.ts";
@@ -130,7 +130,7 @@ export class Reaper {
     this.#collectedMs = clock.monotonicMs();
     for (const { images, backend } of providers.all) {
       const collected = await images.collectGarbage(await sessions.imagesInUse());
-      tellOfCollected(events, backend.name, collected);
+      recordCollected(events, backend.name, collected);
     }
   }
 

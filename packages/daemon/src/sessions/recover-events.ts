@@ -1,6 +1,6 @@
 /** Emits the events that a killed daemon did not get to write. */
 import type { EventHub } from "../events/event-hub.ts";
-import type { Happening } from "../events/recorder.ts";
+import type { ReportedEvent } from "../events/recorder.ts";
 import type { StoredEvent } from "../ports/event-log.ts";
 import type { ExecRow, SessionRow, SessionStore } from "../ports/session-store.ts";
 import type { LiveSession } from "./live-session.ts";
@@ -39,20 +39,20 @@ export async function recoverEvents(
     const inOrder = session?.events ?? events;
     const last = await events.log.latestOf(row.id, LOOK_BACK_MS, LAST_EVENTS);
     const sinceMs = await completeUpTo(row, last, events);
-    const told = new Set(last.map(nameOf));
-    const tellOnce = (happening: Happening, atMs: number): void => {
-      if (atMs >= sinceMs && !told.has(nameOf(happening))) inOrder.tell({ ...happening, atMs });
+    const recorded = new Set(last.map(nameOf));
+    const recordOnce = (event: ReportedEvent, atMs: number): void => {
+      if (atMs >= sinceMs && !recorded.has(nameOf(event))) inOrder.record({ ...event, atMs });
     };
-    tellOnce(sessionCreated(row), row.createdAtMs);
-    if (row.status !== "creating") tellOnce(sessionRunning(row), row.createdAtMs);
+    recordOnce(sessionCreated(row), row.createdAtMs);
+    if (row.status !== "creating") recordOnce(sessionRunning(row), row.createdAtMs);
     if (row.lastActivityAtMs < sinceMs - ACTIVITY_DELAY_MS) continue;
     const execs = await execsSince(row.id, sinceMs, store);
     const recent = new Set(execs.map(({ id }) => id));
     for (const { id } of running.get(row.id) ?? [])
       if (!recent.has(id)) session?.earlierEnds.expect(id);
     for (const exec of execs) {
-      tellOnce(execStarted(exec), exec.startedAtMs);
-      if (exec.status === "done") tellOnce(execEnded(exec), exec.endedAtMs ?? 0);
+      recordOnce(execStarted(exec), exec.startedAtMs);
+      if (exec.status === "done") recordOnce(execEnded(exec), exec.endedAtMs ?? 0);
       else if (exec.status === "running") session?.earlierEnds.expect(exec.id);
     }
   }
@@ -96,6 +96,6 @@ async function execsSince(
   return found.toReversed();
 }
 
-function nameOf({ type, sessionId, data }: Happening | StoredEvent): string {
+function nameOf({ type, sessionId, data }: ReportedEvent | StoredEvent): string {
   return `${type} ${sessionId} ${"exec_id" in data ? data.exec_id : ""}`;
 }

@@ -81,7 +81,7 @@ export class SessionCreation {
       return await this.#existing(recorded.existing, plan, options);
     }
     const { session, pooled } = recorded;
-    this.#parts.events.tell(sessionCreated(session.row));
+    this.#parts.events.record(sessionCreated(session.row));
     const { id: sessionId, backend, image } = session.row;
     const observation = this.#parts.telemetry.sessionStarted({ sessionId, backend, image }, trace);
     try {

@@ -1,10 +1,10 @@
 /** The events for changes of sessions and commands. */
 import type { SessionStatus } from "@sandkasten/protocol";
-import type { Events, Happening } from "../events/recorder.ts";
+import type { Events, ReportedEvent } from "../events/recorder.ts";
 import type { ExecRow, SessionRow } from "../ports/session-store.ts";
 import { runtimeOf } from "./exec-runtime.ts";
 
-export function sessionCreated({ id, owner, image, backend, key }: SessionRow): Happening {
+export function sessionCreated({ id, owner, image, backend, key }: SessionRow): ReportedEvent {
   const data = { image, backend, ...(key !== undefined && { key }) };
   return { type: "session.created", owner, sessionId: id, data };
 }
@@ -12,7 +12,7 @@ export function sessionCreated({ id, owner, image, backend, key }: SessionRow): 
 export function sessionRunning(
   { id, owner, acquireSource }: SessionRow,
   durationMs?: number,
-): Happening {
+): ReportedEvent {
   const data = {
     acquire_source: acquireSource,
     ...(durationMs !== undefined && { duration_ms: durationMs }),
@@ -28,8 +28,8 @@ export interface MoreOfSession {
   readonly errorCode?: string | undefined;
 }
 
-/** Reports a session's new status. Await it for an end, which must be written before anyone learns of it. */
-export function tellOfSession(
+/** Records a session's new status. Await the end of a session, which must be written before clients see it. */
+export function recordSessionChange(
   events: Events,
   before: SessionStatus,
   row: SessionRow,
@@ -39,20 +39,20 @@ export function tellOfSession(
   if (status === before) return undefined;
   switch (status) {
     case "running":
-      events.tell(
+      events.record(
         before === "creating"
           ? sessionRunning(row, createdInMs)
           : { type: "session.resumed", owner, sessionId, data: {} },
       );
       break;
     case "paused":
-      events.tell({ type: "session.paused", owner, sessionId, data: {} });
+      events.record({ type: "session.paused", owner, sessionId, data: {} });
       break;
     case "destroyed":
     case "expired":
     case "crashed":
     case "failed":
-      return events.tellNow({
+      return events.recordNow({
         type: "session.ended",
         owner,
         sessionId,
@@ -70,12 +70,12 @@ export function tellOfSession(
   return undefined;
 }
 
-export function execStarted({ id, owner, sessionId, mode, shell }: ExecRow): Happening {
+export function execStarted({ id, owner, sessionId, mode, shell }: ExecRow): ReportedEvent {
   const data = { exec_id: id, mode, ...(shell !== undefined && { shell }) };
   return { type: "exec.started", owner, sessionId, data };
 }
 
-export function execEnded(row: ExecRow, runtime = runtimeOf(row.command)): Happening {
+export function execEnded(row: ExecRow, runtime = runtimeOf(row.command)): ReportedEvent {
   const { id, owner, sessionId, mode, exitCode, signal, stdoutBytes, stderrBytes } = row;
   return {
     type: "exec.ended",

@@ -22,7 +22,7 @@ export interface UncertainSessionsParts {
 interface Uncertain {
   readonly session: LiveSession;
   readonly sinceMs: number;
-  isTold: boolean;
+  isRecorded: boolean;
 }
 
 export class UncertainSessions {
@@ -37,7 +37,7 @@ export class UncertainSessions {
   add(session: LiveSession, failure: Error): void {
     session.made.reject(failure);
     const sinceMs = this.#parts.clock.monotonicMs();
-    this.#left.set(session.row.id, { session, sinceMs, isTold: false });
+    this.#left.set(session.row.id, { session, sinceMs, isRecorded: false });
     this.end(session.row.id).catch((error: unknown) => {
       const fields = { err: error, session: session.row.id };
       this.#parts.log.warn(fields, "cannot tell whether a session was recorded; will retry");
@@ -64,8 +64,8 @@ export class UncertainSessions {
     if (!this.#left.delete(id)) return true;
     if (stored.status !== "creating" || stored.fence !== session.row.fence) return true;
     table.add(session);
-    if (!uncertain.isTold) events.tell(sessionCreated(session.row));
-    uncertain.isTold = true;
+    if (!uncertain.isRecorded) events.record(sessionCreated(session.row));
+    uncertain.isRecorded = true;
     try {
       await this.#parts.end(session, "failed", "the store did not confirm it");
     } catch (error) {

@@ -33,7 +33,7 @@ import { registerRoutes } from "./native/routes/register-routes.ts";
 import { serveSite } from "./site/site.ts";
 import { createServer } from "./http/connection/server.ts";
 import { Shutdown } from "./http/connection/shutdown.ts";
-import { tellIgnoredFields, Validation } from "./native/parsing/validation.ts";
+import { reportIgnoredFields, Validation } from "./native/parsing/validation.ts";
 import { PREVIEW_HOST_ROUTE } from "./native/routes/ports/previews.ts";
 import { mayUpgrade } from "./native/socket-paths.ts";
 
@@ -148,7 +148,7 @@ export async function buildHttpApp(options: HttpAppOptions): Promise<FastifyInst
   app.decorateRequest("forwardedCaller");
   forwardElsewhere(app, context, peers);
   app.decorateRequest("preview");
-  tellIgnoredFields(app, validation);
+  reportIgnoredFields(app, validation);
   readJsonBodies(app, limits, context.stallTimeoutMs);
   await describeApi(app, options.version);
   await registerRoutes(app, context);

@@ -18,7 +18,7 @@ beforeEach(async () => {
       }),
   });
   metrics = new LifecycleMetrics();
-  fixture.events.onEvents((told) => metrics.consume(told));
+  fixture.events.onEvents((recorded) => metrics.consume(recorded));
 });
 afterEach(async () => await fixture[Symbol.asyncDispose]());
 

@@ -23,7 +23,7 @@ export class Terminal {
     this.closed = once(socket, "close").then(([code]) => code as number);
   }
 
-  tell(message: PtyServerMessage): void {
+  send(message: PtyServerMessage): void {
     this.#socket.send(JSON.stringify(message));
   }
 

@@ -109,7 +109,7 @@ export class MemoryFiles {
       version: ++versions,
     };
     this.#nodes.set(path, made);
-    this.#tell(before === undefined ? "create" : "modify", path);
+    this.#report(before === undefined ? "create" : "modify", path);
     return made;
   }
 
@@ -119,7 +119,7 @@ export class MemoryFiles {
     if (before !== undefined) throw new SandboxError("FILE_EXISTS", `${path} exists already`);
     this.#requireParent(path, options.parents);
     this.#nodes.set(path, { ...directory(), mode: options.mode ?? 0o755 });
-    this.#tell("create", path);
+    this.#report("create", path);
   }
 
   move(from: string, to: string, overwrite: boolean): void {
@@ -135,7 +135,7 @@ export class MemoryFiles {
       this.#nodes.delete(path);
       this.#nodes.set(to + path.slice(from.length), node);
     }
-    this.#tell("move", to);
+    this.#report("move", to);
   }
 
   copy(
@@ -157,7 +157,7 @@ export class MemoryFiles {
         ...node,
         version: ++versions,
       });
-    this.#tell("create", to);
+    this.#report("create", to);
     return {
       entries: nodes.length,
       bytes: nodes.reduce((sum, { bytes }) => sum + bytes.byteLength, 0),
@@ -169,7 +169,7 @@ export class MemoryFiles {
     if (!recursive && this.#below(path).length > 0)
       throw new SandboxError("FILE_EXISTS", `${path} is not empty`);
     for (const child of [...this.#below(path), path]) this.#nodes.delete(child);
-    this.#tell("remove", path);
+    this.#report("remove", path);
   }
 
   watch(tell: (change: FileChange) => void): () => void {
@@ -195,8 +195,8 @@ export class MemoryFiles {
     this.makeDirectory(parent, { parents: true });
   }
 
-  #tell(kind: FileChange["kind"], path: string): void {
-    for (const tell of this.#nodes.of(path).watchers) tell({ kind, ...namedPath(path) });
+  #report(kind: FileChange["kind"], path: string): void {
+    for (const report of this.#nodes.of(path).watchers) report({ kind, ...namedPath(path) });
   }
 }
 

@@ -63,7 +63,7 @@ it("shows every daemon a key that one of them creates or revokes", async () => {
       store: await open(),
       clock: systemClock(),
       log: quiet,
-      events: { tell: () => undefined, tellNow: () => Promise.resolve() },
+      events: { record: () => undefined, recordNow: () => Promise.resolve() },
       quotas: QUOTAS,
       configured: [],
     });

@@ -19,13 +19,13 @@ interface Layer {
  */
 export class PullProgress {
   readonly #layers = new Map<string, Layer>();
-  readonly #tell: (progress: ImageProgress) => void;
+  readonly #reportProgress: (progress: ImageProgress) => void;
   readonly #maxBytes: number;
   #last: ImageProgress = { phase: "download", done: 0 };
 
   /** @param maxBytes - The maximum size of the download. */
   constructor(tell: (progress: ImageProgress) => void, maxBytes: number) {
-    this.#tell = tell;
+    this.#reportProgress = tell;
     this.#maxBytes = maxBytes;
   }
 
@@ -90,7 +90,7 @@ export class PullProgress {
     const { phase, done: lastDone, total } = this.#last;
     if (progress.phase === phase && done === lastDone && progress.total === total) return;
     this.#last = progress;
-    this.#tell(progress);
+    this.#reportProgress(progress);
   }
 
   #sum(bytesOf: (layer: Layer) => number): number {

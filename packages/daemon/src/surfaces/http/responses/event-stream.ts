@@ -28,7 +28,7 @@ export class EventStream {
   readonly #forgetShutdown: () => void;
   #pinging = false;
   /** Whether the last event was sent. */
-  #told = false;
+  #sentLast = false;
   #stopping = false;
 
   private constructor(reply: FastifyReply, context: EventStreamContext) {
@@ -69,7 +69,7 @@ export class EventStream {
         await stream.#sendLast("error", { error: message, error_code: code });
       }
     } finally {
-      await stream.#tellStopping();
+      await stream.#sendStopping();
       stream.#close();
     }
   }
@@ -89,7 +89,7 @@ export class EventStream {
     await ownTurn();
     if (this.signal.aborted) throw new ClientGone("the client has disconnected");
     const line = id === undefined ? "" : `id: ${id}\n`;
-    if (LAST_EVENTS.has(event)) this.#told = true;
+    if (LAST_EVENTS.has(event)) this.#sentLast = true;
     await this.#writer.write(`event: ${event}\n${line}data: ${oneLine(data)}\n\n`);
   }
 
@@ -101,9 +101,9 @@ export class EventStream {
   }
 
   /** Without a last event, a stopping daemon would look like a command that ended. */
-  async #tellStopping(): Promise<void> {
-    if (!this.#stopping || this.#told || this.#response.destroyed) return;
-    const { code, message } = stopping("what it told of");
+  async #sendStopping(): Promise<void> {
+    if (!this.#stopping || this.#sentLast || this.#response.destroyed) return;
+    const { code, message } = stopping("the work behind this stream");
     const data = oneLine({ error: message, error_code: code });
     try {
       await this.#writer.write(`event: error\ndata: ${data}\n\n`);

@@ -45,7 +45,7 @@ export class MessageSocket<ServerMessage extends object> implements Disposable {
     return this.#closed.signal;
   }
 
-  tell(message: ServerMessage | ErrorMessage): void {
+  sendMessage(message: ServerMessage | ErrorMessage): void {
     if (this.socket.readyState === this.socket.OPEN) this.socket.send(JSON.stringify(message));
   }
 
@@ -61,7 +61,7 @@ export class MessageSocket<ServerMessage extends object> implements Disposable {
   }
 
   fail(error: { readonly status: number; readonly code: string; readonly message: string }): void {
-    this.tell({ type: "error", error: { error_code: error.code, message: error.message } });
+    this.sendMessage({ type: "error", error: { error_code: error.code, message: error.message } });
     this.close(4000 + error.status, error.code);
   }
 

@@ -11,7 +11,7 @@ const MAX_NAME_LENGTH = 64;
  * SECURITY: the names come from the client, so they are limited in number and length, and to plain
  * letters, before they become part of a header. Guarded by requests.test.ts.
  */
-export function tellIgnored(reply: FastifyReply, names: readonly string[]): void {
+export function reportIgnored(reply: FastifyReply, names: readonly string[]): void {
   if (names.length === 0) return;
   const shown = names
     .slice(0, MAX_NAMES)

@@ -3,7 +3,7 @@ import { SandboxError } from "@sandkasten/protocol";
 import type { FastifySchemaCompiler } from "fastify";
 import { z } from "zod";
 import type { App } from "../../http/app.ts";
-import { tellIgnored } from "./ignored-fields.ts";
+import { reportIgnored } from "./ignored-fields.ts";
 import { lenient } from "./lenient-fields.ts";
 import { problemOf } from "./problem-words.ts";
 
@@ -47,10 +47,10 @@ export class Validation {
 }
 
 /** Reports a request's unknown fields in a response header. */
-export function tellIgnoredFields(app: App, validation: Validation): void {
+export function reportIgnoredFields(app: App, validation: Validation): void {
   app.addHook("preHandler", (request, reply, done) => {
     for (const part of [request.query, request.body])
-      tellIgnored(reply, validation.ignoredIn(part));
+      reportIgnored(reply, validation.ignoredIn(part));
     done();
   });
 }

@@ -192,7 +192,7 @@ describe("GET /v1/events", () => {
     await expect.poll(() => http.core.events.followers).toBe(1);
     const paths = Array.from({ length: 8 }, () => "x".repeat(500));
     for (let count = 0; count < 3000; count += 1)
-      http.core.events.tell({
+      http.core.events.record({
         type: "file.changed",
         owner: "bob",
         sessionId: id,

@@ -36,7 +36,7 @@ interface Open {
 /** A client that records everything it receives. */
 class Terminal {
   readonly socket: WebSocket;
-  readonly told: { readonly type: string; readonly [name: string]: unknown }[] = [];
+  readonly received: { readonly type: string; readonly [name: string]: unknown }[] = [];
   readonly closed: Promise<{ readonly code: number; readonly reason: string }>;
   text = "";
 
@@ -47,7 +47,7 @@ class Terminal {
     });
     this.socket.on("message", (data: Buffer, isBinary) => {
       if (isBinary) this.text += data.toString();
-      else this.told.push(JSON.parse(data.toString()) as Terminal["told"][0]);
+      else this.received.push(JSON.parse(data.toString()) as Terminal["received"][0]);
     });
     this.closed = new Promise((resolve) =>
       this.socket.once("close", (code, reason) => resolve({ code, reason: reason.toString() })),
@@ -60,9 +60,10 @@ class Terminal {
   }
 
   async execId(): Promise<string> {
-    await this.until(() => this.told.length > 0);
-    if (this.told[0]?.type !== "started") throw new Error(`told ${JSON.stringify(this.told)}`);
-    return this.told[0]["exec_id"] as string;
+    await this.until(() => this.received.length > 0);
+    if (this.received[0]?.type !== "started")
+      throw new Error(`received ${JSON.stringify(this.received)}`);
+    return this.received[0]["exec_id"] as string;
   }
 }
 
@@ -92,7 +93,7 @@ describe("a terminal", () => {
     terminal.socket.send(JSON.stringify({ type: "resize", rows: 30, cols: 90 }));
     terminal.socket.send(JSON.stringify({ type: "eof" }));
     expect(await terminal.closed).toEqual({ code: 1000, reason: "the command ended" });
-    expect(terminal.told.at(-1)).toMatchObject({
+    expect(terminal.received.at(-1)).toMatchObject({
       type: "exit",
       exec: { exec_id: exec, exit_code: 0 },
     });
@@ -109,7 +110,7 @@ describe("a terminal", () => {
     expect(JSON.stringify(started.at(-1))).toContain("top -d 1");
     terminal.socket.send(JSON.stringify({ type: "signal", signal: "KILL" }));
     await terminal.closed;
-    expect(terminal.told.at(-1)).toMatchObject({
+    expect(terminal.received.at(-1)).toMatchObject({
       type: "exit",
       exec: { end_reason: "killed", signal: 9 },
     });
@@ -155,7 +156,7 @@ describe("a terminal", () => {
     await terminal.execId();
     terminal.socket.send(message);
     expect(await terminal.closed).toEqual({ code: 4400, reason: "INVALID_REQUEST" });
-    expect(terminal.told.at(-1)).toMatchObject({
+    expect(terminal.received.at(-1)).toMatchObject({
       type: "error",
       error: { error_code: "INVALID_REQUEST" },
     });
@@ -166,7 +167,7 @@ describe("a terminal", () => {
     await http.call(`/v1/sessions/${own}/pause`, { method: "POST" });
     const terminal = new Terminal({ path: `/v1/sessions/${own}/pty` });
     expect(await terminal.closed).toEqual({ code: 4409, reason: "CONFLICT" });
-    expect(terminal.told).toMatchObject([{ type: "error", error: { error_code: "CONFLICT" } }]);
+    expect(terminal.received).toMatchObject([{ type: "error", error: { error_code: "CONFLICT" } }]);
   });
 
   it("answers a ping, and the newest one of a burst", async () => {

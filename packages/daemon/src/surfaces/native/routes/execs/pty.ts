@@ -81,10 +81,10 @@ export function ptyRoutes(app: App, context: NativeContext): void {
       const left = found.get(request);
       const exec = left ?? (await start(request, query));
       if (left !== undefined) await fitTo(left, query);
-      terminal.tell({ type: "started", exec_id: exec.id });
+      terminal.sendMessage({ type: "started", exec_id: exec.id });
       await terminal.connect(exec, query.cursor ?? 0);
       const ended = await exec.wait();
-      terminal.tell({ type: "exit", exec: await execInfo(exec, ended) });
+      terminal.sendMessage({ type: "exit", exec: await execInfo(exec, ended) });
       terminal.close(CLOSE_CODES.ended, "the command ended");
     } catch (error) {
       fail(error);

@@ -31,7 +31,7 @@ export class TerminalSocket extends MessageSocket<PtyServerMessage> {
   async connect(exec: ExecHandle, cursor: number): Promise<void> {
     this.listen((bytes, isBinary) => this.#receive(exec, bytes, isBinary));
     for await (const page of exec.follow({ offset: cursor, signal: this.signal })) {
-      if (page.skippedBytes > 0) this.tell({ type: "skipped", bytes: page.skippedBytes });
+      if (page.skippedBytes > 0) this.sendMessage({ type: "skipped", bytes: page.skippedBytes });
       for (const { bytes } of page.chunks) await this.sendBytes(bytes);
     }
   }

@@ -9,7 +9,7 @@ import type { App } from "../../../http/app.ts";
 import type { NativeContext } from "../../context.ts";
 import type { FileSpace } from "./file-space.ts";
 import { incompleteForm, partsOf } from "../../../http/bodies/form-parts.ts";
-import { tellIgnored } from "../../parsing/ignored-fields.ts";
+import { reportIgnored } from "../../parsing/ignored-fields.ts";
 import { Upload } from "./upload.ts";
 
 const FORM_LIMITS = { fields: 4, fieldSize: 65_536, files: 1000, parts: 1004, headerPairs: 64 };
@@ -56,7 +56,7 @@ function uploadRoute(app: App, space: FileSpace, { limits, stallTimeoutMs }: Nat
       try {
         for await (const part of partsOf(request, stallTimeoutMs))
           await addPart(upload, part, ignored);
-        tellIgnored(reply, ignored);
+        reportIgnored(reply, ignored);
         return uploadedBody(await upload.finish());
       } catch (error) {
         // The rest of the form is not read.

@@ -47,14 +47,14 @@ export function watchRoutes(app: App, space: FileSpace, context: NativeContext):
       const changes = await files.watch(path, options, gone.signal);
       await EventStream.serve(reply, context, async (stream) => {
         stream.signal.addEventListener("abort", () => gone.abort(), { once: true });
-        let told = 0;
+        let sent = 0;
         let beganMs = performance.now();
         for await (const change of changes) {
           await stream.send("change", { kind: change.kind, ...pathBody(change) });
-          told += 1;
-          if (told < CHANGES_PER_TURN && performance.now() - beganMs < TURN_MS) continue;
+          sent += 1;
+          if (sent < CHANGES_PER_TURN && performance.now() - beganMs < TURN_MS) continue;
           await new Promise<void>((resolve) => turns.take(resolve));
-          told = 0;
+          sent = 0;
           beganMs = performance.now();
         }
       });

@@ -35,7 +35,8 @@ async function listenIn(fixture: HttpFixture): Promise<Place> {
 /** A client that records everything it receives. */
 class Client {
   readonly socket: WebSocket;
-  readonly told: { readonly type: string; readonly bytes?: number; readonly error?: object }[] = [];
+  readonly received: { readonly type: string; readonly bytes?: number; readonly error?: object }[] =
+    [];
   readonly closed: Promise<readonly [number, string]>;
   receivedBytes = 0;
 
@@ -50,7 +51,7 @@ class Client {
     this.socket.on("error", () => undefined);
     this.socket.on("message", (data: Buffer, isBinary) => {
       if (isBinary) this.receivedBytes += data.byteLength;
-      else this.told.push(JSON.parse(data.toString()) as Client["told"][0]);
+      else this.received.push(JSON.parse(data.toString()) as Client["received"][0]);
     });
     this.closed = new Promise((resolve) =>
       this.socket.once("close", (code, reason) => resolve([code, reason.toString()])),
@@ -64,11 +65,11 @@ class Client {
   static async open(query = "", place = usual): Promise<Client> {
     const path = `/v1/sessions/${place.id}/ports/9000/connect${query}`;
     const client = new Client(path, ALICES_KEY, [], place.http);
-    await client.until(() => client.told[0]?.type === "connected");
+    await client.until(() => client.received[0]?.type === "connected");
     return client;
   }
 
-  tell(message: object): void {
+  send(message: object): void {
     this.socket.send(JSON.stringify(message));
   }
 }
@@ -79,12 +80,13 @@ describe("a connection to a port", () => {
     for (let count = 0; count < 100; count += 1) client.socket.send(Buffer.from("x"));
     client.socket.send(Buffer.alloc(0));
     await client.until(() => client.receivedBytes === 100);
-    const acknowledged = (): number => client.told.reduce((sum, { bytes = 0 }) => sum + bytes, 0);
+    const acknowledged = (): number =>
+      client.received.reduce((sum, { bytes = 0 }) => sum + bytes, 0);
     await client.until(() => acknowledged() === 100);
-    client.tell({ type: "ack", bytes: 100 });
-    client.tell({ type: "eof" });
+    client.send({ type: "ack", bytes: 100 });
+    client.send({ type: "eof" });
     expect(await client.closed).toEqual([1000, "both sides have ended"]);
-    expect(client.told.at(-1)).toEqual({ type: "eof" });
+    expect(client.received.at(-1)).toEqual({ type: "eof" });
   });
 
   it("sends no more than the window until it is acknowledged", async () => {
@@ -97,16 +99,16 @@ describe("a connection to a port", () => {
     await once(client.socket, "pong");
     expect(client.receivedBytes).toBeLessThanOrEqual(2 * 16_384);
     const before = client.receivedBytes;
-    client.tell({ type: "ack", bytes: before });
+    client.send({ type: "ack", bytes: before });
     await client.until(() => client.receivedBytes === 2 * 16_384);
     client.socket.terminate();
   });
 
   it.each<[string, (client: Client) => Promise<void> | void]>([
     ["more bytes than the window", (client: Client) => client.socket.send(Buffer.alloc(400_000))],
-    ["more acknowledged than sent", (client: Client) => client.tell({ type: "ack", bytes: 1 })],
-    ["nothing acknowledged", (client: Client) => client.tell({ type: "ack", bytes: 0 })],
-    ["an unknown message", (client: Client) => client.tell({ type: "resize" })],
+    ["more acknowledged than sent", (client: Client) => client.send({ type: "ack", bytes: 1 })],
+    ["nothing acknowledged", (client: Client) => client.send({ type: "ack", bytes: 0 })],
+    ["an unknown message", (client: Client) => client.send({ type: "resize" })],
     ["no JSON", (client: Client) => client.socket.send("nonsense")],
     [
       "bytes after the end",
@@ -114,7 +116,7 @@ describe("a connection to a port", () => {
         // A full window keeps the other side from ending first.
         client.socket.send(Buffer.alloc(65_536));
         await client.until(() => client.receivedBytes === 65_536);
-        client.tell({ type: "eof" });
+        client.send({ type: "eof" });
         client.socket.send(Buffer.from("late"));
       },
     ],
@@ -122,7 +124,7 @@ describe("a connection to a port", () => {
     const client = await Client.open("?window=65536");
     await send(client);
     expect(await client.closed).toEqual([4400, "INVALID_REQUEST"]);
-    expect(client.told.at(-1)).toMatchObject({ error: { error_code: "INVALID_REQUEST" } });
+    expect(client.received.at(-1)).toMatchObject({ error: { error_code: "INVALID_REQUEST" } });
   });
 
   it("does not read ahead of a port that accepts nothing", async () => {
@@ -150,7 +152,9 @@ describe("a connection to a port", () => {
   it("is refused with the reason", async () => {
     const closed = new Client(`/v1/sessions/${id}/ports/9001/connect`);
     expect(await closed.closed).toEqual([4502, "PORT_REFUSED"]);
-    expect(closed.told).toMatchObject([{ type: "error", error: { error_code: "PORT_REFUSED" } }]);
+    expect(closed.received).toMatchObject([
+      { type: "error", error: { error_code: "PORT_REFUSED" } },
+    ]);
     const status = async (path: string, key: string | null): Promise<number | undefined> => {
       const { socket } = new Client(path, key);
       const [, response] = (await once(socket, "unexpected-response")) as [
@@ -172,7 +176,7 @@ describe("a connection to a port", () => {
     const key = `sandkasten.bearer.${Buffer.from(ALICES_KEY).toString("base64url")}`;
     const path = `/v1/sessions/${id}/ports/9000/connect`;
     const client = new Client(path, null, ["sandkasten.v1", key]);
-    await client.until(() => client.told[0]?.type === "connected");
+    await client.until(() => client.received[0]?.type === "connected");
     expect(client.socket.protocol).toBe("sandkasten.v1");
     http.app.beginShutdown();
     expect(await client.closed).toEqual([1001, "the daemon is stopping"]);

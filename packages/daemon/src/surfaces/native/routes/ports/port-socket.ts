@@ -48,7 +48,7 @@ export class PortSocket extends MessageSocket<PortServerMessage> {
     const reader = readable.getReader();
     const writer = writable.getWriter();
     writer.closed.catch(() => undefined);
-    this.tell({ type: "connected" });
+    this.sendMessage({ type: "connected" });
     this.listen((bytes, isBinary) => this.#receive(bytes, isBinary));
     try {
       const both = Promise.all([this.#sendAll(reader), this.#writeAll(writer)]);
@@ -69,7 +69,7 @@ export class PortSocket extends MessageSocket<PortServerMessage> {
       this.#unacknowledgedBytes += this.#windowBytes === undefined ? 0 : value.byteLength;
       await this.sendBytes(value);
     }
-    this.tell({ type: "eof" });
+    this.sendMessage({ type: "eof" });
   }
 
   async #writeAll(writer: WritableStreamDefaultWriter<Uint8Array>): Promise<void> {
@@ -80,7 +80,8 @@ export class PortSocket extends MessageSocket<PortServerMessage> {
       if (bytes === undefined) break;
       await writer.write(bytes);
       this.#queuedBytes -= bytes.byteLength;
-      if (this.#windowBytes !== undefined) this.tell({ type: "ack", bytes: bytes.byteLength });
+      if (this.#windowBytes !== undefined)
+        this.sendMessage({ type: "ack", bytes: bytes.byteLength });
       else if (this.socket.isPaused && this.#queuedBytes <= MAX_QUEUED_BYTES) this.socket.resume();
     }
     await writer.close();
