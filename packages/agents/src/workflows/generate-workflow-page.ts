@@ -160,7 +160,7 @@ function table(keys: Keys): string {
   });
   const line = (cells: readonly string[]): string =>
     `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
-  const head = ["key", "value", "when absent", "meaning"];
+  const head = ["key", "value", "default", "meaning"];
   return `${[line(head), "|---|---|---|---|", ...rows.map(line)].join("\n")}\n`;
 }
 

@@ -18,7 +18,7 @@ const CHARTS = [
   ["Running commands", "sandkasten_running_execs", "count"],
   ["Sandboxes ready in the pool", "sandkasten_pooled_sandboxes", "count"],
   ["Sessions waiting to be created", "sandkasten_waiting_creates", "count"],
-  ["Connections out of sandboxes", "sandkasten_egress_open_connections", "count"],
+  ["Outbound connections", "sandkasten_egress_open_connections", "count"],
   ["Command output on disk", "sandkasten_journal_bytes", "bytes"],
 ] as const;
 

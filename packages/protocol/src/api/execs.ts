@@ -29,7 +29,7 @@ const outputCondition = z
   .object({
     pattern: unicodeText.min(1).max(512).meta({
       description:
-        "A regular expression in the syntax of RE2, searched for in each line of the output, including the output of background processes after the command's end",
+        "A regular expression in RE2 syntax, searched for in each line of the output, including the output of background processes after the command's end",
     }),
     stream: streamName.optional().meta({ description: "Only in this stream" }),
   })

@@ -35,7 +35,7 @@ function uploadRoute(app: App, space: FileSpace, { limits, stallTimeoutMs }: Nat
         tags: [space.tag],
         summary: "Upload files as a form, into a directory",
         description:
-          "Fields: `file` or `files`, any number of them, and `path`, the directory; /workspace when it is empty or absent. Of a file's name only the last part counts.",
+          "Fields: `file` or `files`, any number of them, and `path`, the directory (/workspace if empty or absent). Only the last part of a file name is used.",
         consumes: ["multipart/form-data"],
         params: space.params,
         querystring: uploadQuery,
