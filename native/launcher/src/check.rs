@@ -20,7 +20,7 @@ struct Check {
 const CHECKS: [Check; 11] = [
     Check {
         name: "root",
-        remedy: "run the daemon as root for disk, memory, process and cpu limits; without root see not_enforced of each sandbox",
+        remedy: "run the daemon as root for disk, memory, process and cpu limits; without root, `sandkasten isolation` shows what is missing",
         try_it: root,
     },
     Check {
