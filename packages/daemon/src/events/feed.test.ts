@@ -208,7 +208,7 @@ describe("a log that cannot be written", () => {
 });
 
 it("shares turns with other work when many followers begin at the same time", async () => {
-  for (const changes of upTo(300)) tell(changes);
+  for (const number of upTo(300)) change(number);
   await hub.flush();
   const feed = new EventFeed(log, { maxFollowers: 60, maxFollowersPerOwner: 60 });
   const all = Promise.all(
