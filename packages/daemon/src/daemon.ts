@@ -74,8 +74,9 @@ export async function startDaemon(config: Config, options: StartOptions = {}): P
     stage("earlier sessions");
     const { takenOver } = await parts.core.start();
     takenOver.then(
-      (done) => log.info({ ...done }, "took over what an earlier daemon left"),
-      (error: unknown) => log.error({ err: error }, "cannot take over what an earlier daemon left"),
+      (done) => log.info({ ...done }, "took over the sandboxes of an earlier daemon"),
+      (error: unknown) =>
+        log.error({ err: error }, "cannot take over the sandboxes of an earlier daemon"),
     );
     parts.events.record({ type: "daemon.started", owner: "", data: { version: VERSION } });
     stage("listener");

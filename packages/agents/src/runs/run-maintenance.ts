@@ -66,7 +66,7 @@ export class RunMaintenance {
     const error = { code: "PROCESS_ENDED", message: "The process that ran it ended." };
     for (const runId of runs.failAbandoned(() => processes.alive(), error)) {
       events.append(runId, "run_ended", { status: "failed", error });
-      log.warn({ run_id: runId }, "a run of a dead process was failed");
+      log.warn({ run_id: runId }, "marked the run of a dead process as failed");
       this.#close(runId);
     }
   }

@@ -83,7 +83,10 @@ export class OutputWriter {
       if (this.#missingBytes > 0) await (await this.open()).skip(this.#missingBytes);
       await this.#writer?.close();
     } catch (error) {
-      this.#parts.log.error({ err: error, exec: this.#execId }, "cannot complete kept output");
+      this.#parts.log.error(
+        { err: error, exec: this.#execId },
+        "cannot complete a command's stored output",
+      );
     }
   }
 
@@ -104,7 +107,7 @@ export class OutputWriter {
       return false;
     }
     if (this.#outage !== undefined)
-      this.#parts.log.info({ exec: this.#execId }, "a command's output is kept again");
+      this.#parts.log.info({ exec: this.#execId }, "storing a command's output again");
     this.#outage = undefined;
     return true;
   }
@@ -116,7 +119,7 @@ export class OutputWriter {
     const isPatient = isFullDisk(error) && nowMs - this.#outage.sinceMs < PATIENCE_MS;
     if (isPatient || this.#outage.isLossy) return;
     this.#outage.isLossy = true;
-    this.#parts.log.error({ err: error, exec: this.#execId }, "cannot keep a command's output");
+    this.#parts.log.error({ err: error, exec: this.#execId }, "cannot store a command's output");
   }
 
   #now(): number {

@@ -119,11 +119,12 @@ export class Reconciliation {
     } catch (error) {
       const fields = { err: error, backend: backend.name, sessions: sessions.length };
       if (isUnreachable(error))
-        log.warn(fields, "a backend cannot be reached; its sessions wait for it");
-      else log.error(fields, "cannot take over what an earlier daemon left; its sessions wait");
+        log.warn(fields, "a backend is not reachable; its sessions wait for it");
+      else
+        log.error(fields, "cannot take over the sandboxes of an earlier daemon; its sessions wait");
       providers.holdUntil(backend, async () => {
         const done = await takeOver.run();
-        log.info({ backend: backend.name, ...done }, "a backend can be reached again");
+        log.info({ backend: backend.name, ...done }, "a backend is reachable again");
       });
       return NOTHING;
     }

@@ -181,7 +181,7 @@ export class TakeOver {
         await session.channel();
       } catch (error) {
         const fields = { err: error, session: session.row.id };
-        log.warn(fields, "a session has no network until it is used; its sandbox does not answer");
+        log.warn(fields, "a session has no network until it is used; its sandbox does not respond");
       }
     });
   }

@@ -40,7 +40,7 @@ export class UncertainSessions {
     this.#left.set(session.row.id, { session, sinceMs, isRecorded: false });
     this.end(session.row.id).catch((error: unknown) => {
       const fields = { err: error, session: session.row.id };
-      this.#parts.log.warn(fields, "cannot tell whether a session was recorded; will retry");
+      this.#parts.log.warn(fields, "cannot determine whether a session was recorded; will retry");
     });
   }
 

@@ -185,7 +185,7 @@ export class WorkflowEngine implements AsyncDisposable {
       if (!this.#isClosing && this.#timer !== undefined) this.#take();
     } catch (error) {
       // If the database is busy now, the next turn tries again.
-      this.#options.log.error({ err: error }, "workflow runs could not be looked at");
+      this.#options.log.error({ err: error }, "workflow runs could not be checked");
     }
     this.#changes.notify();
   }
