@@ -78,7 +78,7 @@ class Commands(DaemonCase):
         assert stream.result is not None
         self.assertTrue(stream.result.timed_out)
 
-    async def test_a_command_that_was_left_is_followed_from_where_it_was(self) -> None:
+    async def test_a_command_can_be_followed_from_where_a_reader_stopped(self) -> None:
         command = "echo begun; until [ -e left ]; do sleep 0.05; done; echo end"
         stream = self.session.exec_stream(["sh", "-c", command], cwd="/workspace")
         async for _ in stream:

@@ -19,7 +19,7 @@ def admin() -> SandboxClient:
 
 
 class Events(DaemonCase):
-    async def test_a_session_tells_what_happened_and_goes_on_behind_a_cursor(self) -> None:
+    async def test_a_session_reports_its_events_and_continues_after_a_cursor(self) -> None:
         async with await self.client.create_session("host") as session:
             failed = await session.exec("exit 3")
             told = [event async for event in session.events(begin="start", follow=False)]
@@ -46,7 +46,7 @@ class Events(DaemonCase):
                 await session.exec("exit 2")
             self.assertEqual(codes, [1, 2])
 
-    async def test_a_cursor_of_another_database_is_told_as_a_gap(self) -> None:
+    async def test_a_cursor_of_another_database_is_reported_as_a_gap(self) -> None:
         first = await anext(aiter(self.client.events(cursor="AAAAAAAAAAAAAAAAAAAAAA", follow=False)))
         self.assertEqual((first.type, first.data), ("gap", {"reason": "unknown_cursor"}))
         self.assertNotEqual(first.id, "")

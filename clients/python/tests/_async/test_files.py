@@ -48,7 +48,7 @@ class Files(DaemonCase):
         self.assertEqual(caught.exception.code, "FILE_CHANGED")
         self.assertEqual(await files.read_text("streamed"), "one two three")
 
-    async def test_directories_are_made_listed_moved_copied_and_removed(self) -> None:
+    async def test_directories_are_created_listed_moved_copied_and_removed(self) -> None:
         files = self.session.files
         await files.mkdir("tree/inner", mode=0o700)
         await files.write("tree/inner/file", "content")
@@ -75,7 +75,7 @@ class Files(DaemonCase):
         self.assertEqual((await files.stat("link")).target, "/usr")
         self.assertEqual((await files.stat("link", follow=True)).type, "dir")
 
-    async def test_names_that_are_not_utf8_are_reached_by_their_bytes(self) -> None:
+    async def test_names_that_are_not_utf8_are_addressed_by_their_bytes(self) -> None:
         files = self.session.files
         await files.mkdir("odd")
         await files.write(b"/workspace/odd/\xff", "odd")
@@ -84,7 +84,7 @@ class Files(DaemonCase):
         await files.remove(entry)
         self.assertEqual([entry async for entry in files.list("odd")], [])
 
-    async def test_an_archive_goes_in_and_out(self) -> None:
+    async def test_archives_are_unpacked_and_packed(self) -> None:
         files = self.session.files
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w") as archive:
@@ -99,7 +99,7 @@ class Files(DaemonCase):
         self.assertIn("kept", names)
         self.assertNotIn("left.log", names)
 
-    async def test_changes_are_seen(self) -> None:
+    async def test_changes_are_reported(self) -> None:
         await self.session.files.mkdir("watched")
         await self.session.start(
             ["sh", "-c", "while [ ! -e stop ]; do date > watched/tick; sleep 0.1; done"]

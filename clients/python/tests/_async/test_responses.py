@@ -74,7 +74,7 @@ class Responses(unittest.IsolatedAsyncioTestCase):
     def sent(self, request: str) -> list[dict[str, str]]:
         return [headers for what, headers in Scripted.requests if what == request]
 
-    async def test_a_list_goes_on_to_its_last_page(self) -> None:
+    async def test_a_list_continues_to_its_last_page(self) -> None:
         self.script("GET /behind/v1/sessions", f"[{SESSION % 'a'}]", X_Next_Cursor="c 1")
         self.script("GET /behind/v1/sessions?cursor=c+1", f"[{SESSION % 'b'}]")
         self.assertEqual([session.id for session in await self.client.list_sessions()], ["a", "b"])
@@ -106,7 +106,7 @@ class Responses(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(caught.exception.code, "CONNECTION_FAILED")
         self.assertIsNone(stream.result)
 
-    async def test_a_command_is_sent_again_under_the_same_key_only(self) -> None:
+    async def test_a_command_is_retried_only_with_the_same_key(self) -> None:
         self.script("GET /behind/v1/sessions/a", SESSION % "a")
         run = "POST /behind/v1/sessions/a/exec"
         self.script(run, "", status=0)
@@ -117,7 +117,7 @@ class Responses(unittest.IsolatedAsyncioTestCase):
         keys = {headers["idempotency-key"] for headers in self.sent(run)}
         self.assertEqual((len(self.sent(run)), len(keys)), (3, 1))
 
-    async def test_what_cannot_be_repeated_is_sent_once(self) -> None:
+    async def test_requests_that_cannot_be_repeated_are_sent_once(self) -> None:
         self.script("GET /behind/v1/sessions/a", SESSION % "a")
         session = await self.client.get_session("a")
         append = "PUT /behind/v1/sessions/a/fs/file?path=log&append=true"

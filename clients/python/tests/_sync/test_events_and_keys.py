@@ -20,7 +20,7 @@ def admin() -> SyncSandboxClient:
 
 
 class Events(DaemonCase):
-    def test_a_session_tells_what_happened_and_goes_on_behind_a_cursor(self) -> None:
+    def test_a_session_reports_its_events_and_continues_after_a_cursor(self) -> None:
         with self.client.create_session("host") as session:
             failed = session.exec("exit 3")
             told = [event for event in session.events(begin="start", follow=False)]
@@ -47,7 +47,7 @@ class Events(DaemonCase):
                 session.exec("exit 2")
             self.assertEqual(codes, [1, 2])
 
-    def test_a_cursor_of_another_database_is_told_as_a_gap(self) -> None:
+    def test_a_cursor_of_another_database_is_reported_as_a_gap(self) -> None:
         first = next(iter(self.client.events(cursor="AAAAAAAAAAAAAAAAAAAAAA", follow=False)))
         self.assertEqual((first.type, first.data), ("gap", {"reason": "unknown_cursor"}))
         self.assertNotEqual(first.id, "")

@@ -49,7 +49,7 @@ class SyncFiles(DaemonCase):
         self.assertEqual(caught.exception.code, "FILE_CHANGED")
         self.assertEqual(files.read_text("streamed"), "one two three")
 
-    def test_directories_are_made_listed_moved_copied_and_removed(self) -> None:
+    def test_directories_are_created_listed_moved_copied_and_removed(self) -> None:
         files = self.session.files
         files.mkdir("tree/inner", mode=0o700)
         files.write("tree/inner/file", "content")
@@ -76,7 +76,7 @@ class SyncFiles(DaemonCase):
         self.assertEqual((files.stat("link")).target, "/usr")
         self.assertEqual((files.stat("link", follow=True)).type, "dir")
 
-    def test_names_that_are_not_utf8_are_reached_by_their_bytes(self) -> None:
+    def test_names_that_are_not_utf8_are_addressed_by_their_bytes(self) -> None:
         files = self.session.files
         files.mkdir("odd")
         files.write(b"/workspace/odd/\xff", "odd")
@@ -85,7 +85,7 @@ class SyncFiles(DaemonCase):
         files.remove(entry)
         self.assertEqual([entry for entry in files.list("odd")], [])
 
-    def test_an_archive_goes_in_and_out(self) -> None:
+    def test_archives_are_unpacked_and_packed(self) -> None:
         files = self.session.files
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w") as archive:
@@ -100,7 +100,7 @@ class SyncFiles(DaemonCase):
         self.assertIn("kept", names)
         self.assertNotIn("left.log", names)
 
-    def test_changes_are_seen(self) -> None:
+    def test_changes_are_reported(self) -> None:
         self.session.files.mkdir("watched")
         self.session.start(
             ["sh", "-c", "while [ ! -e stop ]; do date > watched/tick; sleep 0.1; done"]

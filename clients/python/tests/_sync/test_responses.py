@@ -75,7 +75,7 @@ class Responses(unittest.TestCase):
     def sent(self, request: str) -> list[dict[str, str]]:
         return [headers for what, headers in Scripted.requests if what == request]
 
-    def test_a_list_goes_on_to_its_last_page(self) -> None:
+    def test_a_list_continues_to_its_last_page(self) -> None:
         self.script("GET /behind/v1/sessions", f"[{SESSION % 'a'}]", X_Next_Cursor="c 1")
         self.script("GET /behind/v1/sessions?cursor=c+1", f"[{SESSION % 'b'}]")
         self.assertEqual([session.id for session in self.client.list_sessions()], ["a", "b"])
@@ -107,7 +107,7 @@ class Responses(unittest.TestCase):
         self.assertEqual(caught.exception.code, "CONNECTION_FAILED")
         self.assertIsNone(stream.result)
 
-    def test_a_command_is_sent_again_under_the_same_key_only(self) -> None:
+    def test_a_command_is_retried_only_with_the_same_key(self) -> None:
         self.script("GET /behind/v1/sessions/a", SESSION % "a")
         run = "POST /behind/v1/sessions/a/exec"
         self.script(run, "", status=0)
@@ -118,7 +118,7 @@ class Responses(unittest.TestCase):
         keys = {headers["idempotency-key"] for headers in self.sent(run)}
         self.assertEqual((len(self.sent(run)), len(keys)), (3, 1))
 
-    def test_what_cannot_be_repeated_is_sent_once(self) -> None:
+    def test_requests_that_cannot_be_repeated_are_sent_once(self) -> None:
         self.script("GET /behind/v1/sessions/a", SESSION % "a")
         session = self.client.get_session("a")
         append = "PUT /behind/v1/sessions/a/fs/file?path=log&append=true"
