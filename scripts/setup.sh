@@ -290,7 +290,7 @@ build_native() {
   install_native "native/target/$target/release" "$source"
 }
 
-# The packages that the Python example needs, in an environment of their own.
+# The packages that the Python example needs, in a separate environment.
 install_python_packages() {
   local environment=$toolchain/python requirements=tests/python/requirements.txt
   if cmp --silent "$requirements" "$environment/installed.txt"; then

@@ -98,7 +98,7 @@ export class EventFeed {
         yield this.#gap(position, "retention");
       }
       for (const event of page.events)
-        yield { kind: "event", cursor: this.#cursorBehind(event), event };
+        yield { kind: "event", cursor: this.#cursorAfter(event), event };
       position = page.position;
       if (!page.isLast) await otherWork();
       else if (once) return;
@@ -106,7 +106,7 @@ export class EventFeed {
     }
   }
 
-  #cursorBehind(event: StoredEvent): string {
+  #cursorAfter(event: StoredEvent): string {
     let cursor = this.#cursorOf.get(event);
     if (cursor === undefined) {
       cursor = this.#cursors.encode(event.position);

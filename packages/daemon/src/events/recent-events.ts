@@ -38,7 +38,7 @@ export class RecentEvents {
   after(position: number, limit: number, scope: EventScope): EventPage | undefined {
     if (this.#start === undefined || position < this.#start || position > this.#end)
       return undefined;
-    const first = firstBehind(this.#events, position);
+    const first = firstAfter(this.#events, position);
     const seen = this.#events.slice(first, first + limit);
     const isLast = first + limit >= this.#events.length;
     return {
@@ -101,7 +101,7 @@ function isIn({ owner, sessionId, types }: EventScope, event: StoredEvent): bool
 }
 
 /** The events are ordered, so a binary search finds the position. */
-function firstBehind(events: readonly StoredEvent[], position: number): number {
+function firstAfter(events: readonly StoredEvent[], position: number): number {
   let low = 0;
   let high = events.length;
   while (low < high) {

@@ -38,7 +38,7 @@ export async function askCredentialHelper(
   const answer = result.stdout.toString("utf8");
   if (result.exitCode !== 0) {
     if (answer.includes(NOTHING_KEPT)) return undefined;
-    throw helperFailure(program, complaint(result));
+    throw helperFailure(program, describeFailure(result));
   }
   const { Username: username, Secret: secret } = parseAnswer(program, answer);
   if (typeof username !== "string" || typeof secret !== "string")
@@ -63,7 +63,7 @@ async function run(
   }
 }
 
-function complaint({ ended, exitCode }: ToolResult): string {
+function describeFailure({ ended, exitCode }: ToolResult): string {
   if (ended === "timeout") return "took too long";
   return ended === "too-much-output" ? "printed too much output" : `failed with status ${exitCode}`;
 }

@@ -63,7 +63,7 @@ export class ImageCreation {
     env: Readonly<Record<string, string>>,
     origin?: ImageOrigin,
   ): Promise<ImageInfo> {
-    return await withOperatorFile(tarball, async (file) => {
+    return await withArchiveFile(tarball, async (file) => {
       const before = await fileVersion(file);
       const sourceDigest = await digestOf(file);
       const digest = withVariables(sourceDigest, env);
@@ -98,7 +98,7 @@ export class ImageCreation {
         await this.#parts.library.directories.inTemporary(async (temporary) => {
           const directory = join(temporary, "archive");
           const context = this.#context(new ProgressReport(), meter);
-          const { tree, sourceBytes } = await withOperatorFile(archive, async (file) => ({
+          const { tree, sourceBytes } = await withArchiveFile(archive, async (file) => ({
             tree: await unpackContainer(file, directory, context),
             sourceBytes: (await file.stat()).size,
           }));
@@ -204,7 +204,7 @@ function withVariables(digest: string, env: Readonly<Record<string, string>>): s
 }
 
 /** A path from the operator may be a link to the archive. */
-async function withOperatorFile<T>(
+async function withArchiveFile<T>(
   path: string,
   work: (file: FileHandle) => Promise<T>,
 ): Promise<T> {

@@ -49,7 +49,7 @@ export class SegmentFile {
   }
 
   appendNow(bytes: Uint8Array): void {
-    this.#mend();
+    this.#truncateTorn();
     try {
       for (let done = 0; done < bytes.length;) {
         done += fs.writeSync(this.#descriptor, bytes, done);
@@ -63,13 +63,13 @@ export class SegmentFile {
 
   /** Does not copy the parts; they must not change until it is done. */
   async append(parts: readonly Uint8Array[]): Promise<void> {
-    this.#mend();
+    this.#truncateTorn();
     let added = 0;
     try {
       for (let rest = parts; rest.length > 0;) {
         const { bytesWritten } = await writev(this.#descriptor, rest);
         added += bytesWritten;
-        rest = partsBehind(rest, bytesWritten);
+        rest = partsAfter(rest, bytesWritten);
       }
     } catch (error) {
       this.#cutOff();
@@ -99,21 +99,21 @@ export class SegmentFile {
   #cutOff(): void {
     this.#torn = true;
     try {
-      this.#mend();
+      this.#truncateTorn();
     } catch {
       // The failure that tore the record is reported; the next append retries and reports this one.
     }
   }
 
   /** Truncates a torn record, since appending after it would make everything that follows unreadable. */
-  #mend(): void {
+  #truncateTorn(): void {
     if (!this.#torn) return;
     fs.ftruncateSync(this.#descriptor, this.#bytes);
     this.#torn = false;
   }
 }
 
-function partsBehind(parts: readonly Uint8Array[], bytes: number): readonly Uint8Array[] {
+function partsAfter(parts: readonly Uint8Array[], bytes: number): readonly Uint8Array[] {
   let left = bytes;
   return parts.flatMap((part) => {
     const done = Math.min(left, part.length);

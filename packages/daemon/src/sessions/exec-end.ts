@@ -11,7 +11,7 @@ export function isLoss(reason: ExecRow["endReason"]): boolean {
 /** How a command ended that the sandbox did not report on. */
 export type SilentEnd = "sandbox_gone" | "not_started" | "unknown" | "killed" | "cancelled";
 
-export function endWithoutWord(execId: string, reason: SilentEnd): ExecEnd {
+export function endWithoutReport(execId: string, reason: SilentEnd): ExecEnd {
   return {
     execId,
     reason,

@@ -7,7 +7,7 @@ export interface Follower {
 
 export class Followers {
   readonly #followers = new Set<Follower>();
-  /** Present while somebody waits for them. */
+  /** Present while a caller waits for them. */
   #progress: PromiseWithResolvers<void> | undefined;
   #isStopped = false;
 

@@ -11,7 +11,7 @@ import type { ExecPatch, ExecRow, SessionStore } from "../ports/session-store.ts
 import { attachWhileFrozen } from "./attach-while-frozen.ts";
 import { ExecDeadline } from "./exec-deadline.ts";
 import type { DeadlineTimes } from "./exec-deadline.ts";
-import { endWithoutWord } from "./exec-end.ts";
+import { endWithoutReport } from "./exec-end.ts";
 import type { SilentEnd } from "./exec-end.ts";
 import { Followers } from "./followers.ts";
 import type { ReservedPlace } from "./ordered-events.ts";
@@ -62,7 +62,7 @@ export class Recording {
   readonly #output: OutputWriter;
   /** Settles when the end is stored. */
   #written: Promise<void> = Promise.resolve();
-  /** Present while somebody waits for it. */
+  /** Present while a caller waits for it. */
   #news: PromiseWithResolvers<void> | undefined;
   #gone = false;
   #released = false;
@@ -195,7 +195,7 @@ export class Recording {
     );
     this.#begun?.reject(new SandboxError("CONFLICT", `the command ${this.#row.id} was cancelled`));
     const never = reason === "sandbox_gone" && !this.#mayHaveRun;
-    await this.#finish(endWithoutWord(this.#row.id, never ? "not_started" : reason));
+    await this.#finish(endWithoutReport(this.#row.id, never ? "not_started" : reason));
     await this.#written;
   }
 

@@ -38,7 +38,7 @@ export async function attemptAgent(
           workflow: { runId: context.run.runId, stepId: step.id, scope: context.sandboxes.scope },
           signal,
         });
-        return await heeded(context, step, running, signal);
+        return await resultOrAbort(context, step, running, signal);
       });
       return { output: outputOf(result) };
     } catch (error) {
@@ -62,7 +62,7 @@ async function refuseLostSandboxes(context: StepContext): Promise<void> {
 const STOP_GRACE_MS = 10_000;
 
 /** The result, or the signal's reason if the agent does not stop for it. */
-async function heeded(
+async function resultOrAbort(
   { clock, warn }: StepContext,
   { id, agent }: AgentStep,
   running: Promise<AgentRunResult>,

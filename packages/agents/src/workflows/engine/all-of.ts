@@ -39,12 +39,12 @@ export async function allOf<Item, Result>(
   const workers = Math.min(maxConcurrency, items.length);
   await Promise.all(Array.from({ length: workers }, worker));
   signal.throwIfAborted();
-  if (errors.length > 0) throw foremost(errors);
+  if (errors.length > 0) throw mostInformative(errors);
   return results;
 }
 
 /** A failure is more informative than the stops that it caused. */
-function foremost(errors: readonly unknown[]): unknown {
+function mostInformative(errors: readonly unknown[]): unknown {
   return (
     errors.find(
       (error) =>

@@ -20,7 +20,7 @@ export interface TrustStore {
   readonly bundles: readonly string[];
   /** A file for one certificate, with the name that OpenSSL looks for. */
   readonly hashed: readonly string[];
-  /** Where tools that write the bundles anew find certificates of the administrator. */
+  /** Where tools that regenerate the bundles look for the certificates of the administrator. */
   readonly anchors: readonly string[];
 }
 
@@ -86,7 +86,7 @@ export async function trustFiles(
     const usual = (await readText(path)) ?? rootCertificates.join("\n");
     files.push({ path, content: `${usual.trimEnd()}\n${certificate}` });
   }
-  // Only root can write the bundles anew.
+  // Only root can regenerate the bundles.
   const added = profile === "root" ? [...hashed, ...anchorFiles(anchors)] : hashed;
   return [...files, ...added.map((path) => ({ path, content: certificate }))];
 }

@@ -43,7 +43,7 @@ export class ImageImports {
     onProgress: ProgressListener | undefined,
   ): Promise<void> {
     const { engine, limits, xz } = this.#options;
-    await withOperatorFile(tarball, async (file, fileBytes) => {
+    await withArchiveFile(tarball, async (file, fileBytes) => {
       const budget = new UnpackBudget(limits, { sourceBytes: fileBytes });
       const checked = await checkArchive(file, { budget, xz }, "required");
       if (checked.entries === 0) throw invalidImage("The archive is empty.");
@@ -70,7 +70,7 @@ export class ImageImports {
     try {
       const directory = join(temporary, "archive");
       const context = { limits, xz, progress: new ProgressReport() };
-      const { tree, sourceBytes } = await withOperatorFile(archive, async (file, bytes) => ({
+      const { tree, sourceBytes } = await withArchiveFile(archive, async (file, bytes) => ({
         tree: await unpackContainer(file, directory, context),
         sourceBytes: bytes,
       }));
@@ -125,7 +125,7 @@ function reportTo(listener: ProgressListener | undefined, totalBytes: number): P
 }
 
 /** A path from the operator may be a link to the archive. */
-async function withOperatorFile<T>(
+async function withArchiveFile<T>(
   path: string,
   work: (file: FileHandle, sizeBytes: number) => Promise<T>,
 ): Promise<T> {

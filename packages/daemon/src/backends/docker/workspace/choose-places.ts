@@ -126,8 +126,8 @@ async function tryBind(
     kind: "directory",
     path: join(enginePath, name),
   });
-  const blind = await blindness(parts, imageId, parts.bindDirectories, sourceOf);
-  if (blind !== undefined) return { fault: `the engine does not see ${dir} (${blind})` };
+  const reason = await whyNotShared(parts, imageId, parts.bindDirectories, sourceOf);
+  if (reason !== undefined) return { fault: `the engine does not see ${dir} (${reason})` };
   return { places: new DirectoryPlaces("bind", parts.bindDirectories, sourceOf) };
 }
 
@@ -141,7 +141,7 @@ async function tryShared(
   const fault = directoryFault(facts);
   if (fault !== undefined) return { fault };
   if (!(await exists(sharedDir))) return { fault: `${sharedDir} does not exist` };
-  // Whoever started our container may have used another volume name.
+  // Our container may have been started with another volume name.
   const mounted = own?.mounts.find(({ type, target }) => type === "volume" && target === sharedDir);
   const name = mounted?.name ?? sharedVolume;
   const volume = await parts.engine.inspectVolume(name);
@@ -151,9 +151,9 @@ async function tryShared(
     bySubpath
       ? { kind: "volume", name, subpath: directory }
       : { kind: "directory", path: join(volume.mountpoint, directory) };
-  const blind = await blindness(parts, imageId, parts.sharedDirectories, sourceOf);
-  if (blind !== undefined)
-    return { fault: `${sharedDir} is not the engine's volume ${name} (${blind})` };
+  const reason = await whyNotShared(parts, imageId, parts.sharedDirectories, sourceOf);
+  if (reason !== undefined)
+    return { fault: `${sharedDir} is not the engine's volume ${name} (${reason})` };
   return { places: new DirectoryPlaces("shared-volume", parts.sharedDirectories, sourceOf) };
 }
 
@@ -192,7 +192,7 @@ function pathOutside({ mounts }: EngineContainer, path: string): string | undefi
  * Writes a random text where a workspace would be, and lets the engine read it back. Returns what
  * is wrong if it cannot.
  */
-async function blindness(
+async function whyNotShared(
   { engine, daemon }: ChooserParts,
   imageId: string,
   directories: SessionDirectories,

@@ -3,7 +3,7 @@ import type { ExecInfoBody, OutputChunkBody, OutputPageBody } from "@sandkasten/
 import type { OutputPage } from "../../../sessions/services/exec-service.ts";
 import { TextChunks } from "./text-chunks.ts";
 
-/** Replacing invalid UTF-8 is slow, so other work gets its turn after so many bytes. */
+/** Replacing invalid UTF-8 is slow, so other work gets its turn after this many bytes. */
 const BYTES_PER_TURN = 1_048_576;
 
 /** SECURITY: a page of 8 MiB may not hold up other requests. Guarded by output-page.test.ts. */
