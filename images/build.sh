@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the images: `images/build.sh [options] [base|python|node|daemon]...`, all of them when none
-# is named. Works with the classic builder and with BuildKit, and needs the network only for what the
-# base images lack. `--help` says more.
+# Builds the images: `images/build.sh [options] [base|python|node|daemon]...`, by default all of them.
+# Works with the classic builder and with BuildKit, and needs the network only for what the base images
+# lack. See `--help`.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/toolchain.sh"
 images=$root/images
@@ -17,11 +17,11 @@ usage() {
 Usage: images/build.sh [options] [NAME]... [-- OPTION OF docker build...]
 
 NAME is base, python, node (sandbox-runtime:NAME) or daemon (sandkasten:latest).
-Without any, all four are built. python and node build upon sandbox-runtime:base.
+Without a name, it builds all four. python and node are built from sandbox-runtime:base.
 
   --engine HOST        the engine that builds, as in unix:///run/docker.sock (default: DOCKER_HOST)
-  --base IMAGE         what base is made from (default: ubuntu:24.04)
-  --node-image IMAGE   where the daemon and the node image have Node from
+  --base IMAGE         the image that base is built from (default: ubuntu:24.04)
+  --node-image IMAGE   the source of Node for the daemon and the node image
                        (default: node:24-bookworm-slim)
   --help               this text
 TEXT
@@ -60,7 +60,7 @@ parse_arguments() {
     esac
   done
   [ ${#names[@]} -gt 0 ] || names=(base python node daemon)
-  # The base first, whatever the order they were named in: the others are made from it.
+  # The base comes first, because the others are built from it.
   mapfile -t names < <(printf '%s\n' "${names[@]}" | sort --unique)
 }
 
@@ -76,11 +76,11 @@ check_tools() {
     *) machine=$(uname -m) ;;
   esac
   [ "$engine" = "$machine" ] ||
-    fail "the runner is built for $machine, and the engine is $engine: build on a machine like the engine's."
+    fail "the runner is built for $machine, but the engine runs on $engine: build on a machine like the engine's."
 }
 
-# The context of an image is put together in a separate directory: nothing else of the project is
-# sent to the engine.
+# The context of an image is assembled in a separate directory, so nothing else of the project is sent
+# to the engine.
 stage() { # NAME DIRECTORY
   cp "$images/$1/Dockerfile" "$2"
   case $1 in
@@ -89,11 +89,11 @@ stage() { # NAME DIRECTORY
   esac
 }
 
-# The npm packages are those that are installed here, less what only development needs. They are what
-# the tests ran with, and no registry has to be reached. None of them has native parts, and Node runs
-# no TypeScript of theirs. All goes as one archive, which engines take in much quicker. The agent
-# service and what it needs stay out, twice the size of all the rest; its client is there, so that the
-# command line reaches a service elsewhere.
+# The npm packages are the installed ones without development dependencies: the versions that the tests
+# ran with, without access to a registry. None of them has native parts or TypeScript that Node would
+# run. Engines read a single archive much faster. The agent service and its dependencies, twice the size
+# of everything else, are left out; its client is included, so the command line can use a service on
+# another machine.
 stage_daemon() { # DIRECTORY
   local app=$staging/app list
   install -D "$images/daemon/healthcheck.mjs" "$app/healthcheck.mjs"
@@ -118,7 +118,7 @@ build() { # NAME TAG DIRECTORY
     daemon) arguments=(--build-arg "BASE=$node_image") ;;
   esac
   docker build --tag "$2" "${arguments[@]}" "${more[@]}" "$3" >&2 ||
-    fail "$2 could not be built; what the engine said is above."
+    fail "$2 could not be built; the engine's output is above."
 }
 
 tag_of() {

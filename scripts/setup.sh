@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Brings a clean clone to where the daemon can be started. Safe to run again at any time: it does only
-# what is missing, and only one run at a time. Where nothing has changed since the last time, it is done
-# in a moment. With --tests, what only development and tests need is installed as well: compilers, a
-# Docker engine, a browser and so on.
+# Prepares a clean clone so that the daemon can be started. Safe to run again at any time: it only does
+# what is missing, and only one run works at a time. If nothing has changed, it ends at once. --tests
+# also installs what only development and tests need: compilers, a Docker engine, a browser and so on.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/toolchain.sh"
 cd "$root"
@@ -29,7 +28,7 @@ quietly() {
 }
 
 # Everything that set-up reads and writes, by name, size and time, and the programs that it looks for.
-# When all of this is as the last set-up left it, there is nothing to do. Not every file needs to exist.
+# If all of it is unchanged since the last set-up, there is nothing to do. Not every file needs to exist.
 current_state() {
   local when package program
   while read -r when package program; do
