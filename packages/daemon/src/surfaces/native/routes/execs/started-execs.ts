@@ -26,6 +26,12 @@ const tags = ["commands"];
 const DEFAULT_PAGE_BYTES = 1_048_576;
 
 export function startedExecRoutes(app: App, context: NativeContext): void {
+  outputRoutes(app, context);
+  controlRoutes(app, context);
+}
+
+/** Reading a command's output, and waiting for its end. */
+function outputRoutes(app: App, context: NativeContext): void {
   const { services, shutdown } = context;
   const { execs } = services;
 
@@ -84,7 +90,10 @@ export function startedExecRoutes(app: App, context: NativeContext): void {
       return { ...result, ...matchBody(matched) };
     },
   );
+}
 
+/** Signals, cancellation, input and the size of the terminal. */
+function controlRoutes(app: App, { services: { execs } }: NativeContext): void {
   app.post(
     "/sessions/:id/execs/:eid/signal",
     {
