@@ -5,7 +5,7 @@ use crate::execs::{CANCELLED_EXIT_CODE, EndingStep, Exec, Outcome, Serial, State
 use crate::processes::proc_tree;
 use crate::protocol::failure::Failure;
 use crate::server::context::Context;
-use crate::shells::STOP_SIGNAL;
+use crate::shells::{ABORT_SIGNAL, STOP_SIGNAL};
 use crate::sys;
 use std::time::Duration;
 
@@ -18,13 +18,21 @@ const BEGINNING: Duration = Duration::from_millis(200);
 /// How often a kill is repeated that had no effect yet.
 const AGAIN: Duration = Duration::from_secs(2);
 
+/// How a shell is told that a signal ends its command. A trap for INT has a say only in INT.
+pub fn stop_signal(signal: i32) -> i32 {
+    match signal {
+        libc::SIGINT => STOP_SIGNAL,
+        _ => ABORT_SIGNAL,
+    }
+}
+
 impl Commands {
     /// Ends a command as a timeout does; false when it had ended already.
     pub fn cancel(&mut self, exec_id: &str, cx: &mut Context) -> Result<bool, Failure> {
         let exec = self.execs.find(exec_id)?;
         let (serial, state) = (exec.serial(), exec.state());
         match state {
-            _ if exec.stop().is_ending() => {}
+            _ if exec.stop().is_certain() => {}
             State::Queued => self.cancel_queued(serial, cx),
             State::Running => self.begin_ending(serial, "cancelled", cx),
             State::Done => {}
@@ -43,8 +51,8 @@ impl Commands {
         }
         match closing.current {
             Some(serial) => {
-                let goes_on = |exec: &Exec| !exec.stop().is_ending();
-                if self.execs.get(serial).is_some_and(goes_on) {
+                let can_go_on = |exec: &Exec| !exec.stop().is_certain();
+                if self.execs.get(serial).is_some_and(can_go_on) {
                     self.begin_ending(serial, "cancelled", cx);
                 }
             }
@@ -64,7 +72,7 @@ impl Commands {
     pub(super) fn begin_ending(&mut self, serial: Serial, reason: &'static str, cx: &Context) {
         // The shell first: when the program that it waits for has ended, it is too late.
         let members = self.members(serial);
-        self.stop_shell(serial);
+        self.stop_shell(serial, STOP_SIGNAL);
         for pid in members {
             let _ = sys::kill(pid, libc::SIGINT);
         }
@@ -125,7 +133,7 @@ impl Commands {
             self.shells.move_to_new_group(shell);
             // Code may have caught the first interrupt and gone on.
             exec.stop_mut().sent &= !has_trap;
-            self.stop_shell(serial);
+            self.stop_shell(serial, ABORT_SIGNAL);
         }
         self.execs.kill_members(serial, &self.shells.pids());
         let mut wait = GRACE;
@@ -150,8 +158,8 @@ impl Commands {
     }
 
     /// Has a shell give up its command once the program in the foreground has ended. It keeps the
-    /// request until then, as a trap or as an interrupt.
-    pub(super) fn stop_shell(&mut self, serial: Serial) {
+    /// request until then, as a trap or as an interrupt. `by` is one of the signals that it traps for this.
+    pub(super) fn stop_shell(&mut self, serial: Serial, by: i32) {
         let bash = self.shells.are_bash();
         let in_command = match bash {
             true => self.is_past_our_lines(serial),
@@ -167,7 +175,8 @@ impl Commands {
             // A second one could strike when the command has been given up already.
         } else if has_trap {
             stop.sent = true;
-            let _ = sys::kill(pid, STOP_SIGNAL);
+            stop.aborted |= by == ABORT_SIGNAL;
+            let _ = sys::kill(pid, by);
         } else if in_command {
             // The command lists traps, or code has removed ours, or the shell has become another
             // program.
@@ -220,13 +229,14 @@ impl Commands {
         let (shell, told) = (exec.pid(), exec.stop().sent);
         match told {
             true => self.wake_shell(serial, cx),
-            false => self.stop_shell(serial),
+            false => self.stop_shell(serial, stop_signal(signal)),
         }
-        let Some(exec) = self.execs.get_mut(serial) else {
-            return;
-        };
         for pid in members {
             let missed = !told || (recent && proc_tree::parent_of(pid) == Some(shell));
+            let signal = self.signal_for(serial, pid, signal);
+            let Some(exec) = self.execs.get_mut(serial) else {
+                return;
+            };
             if missed && !exec.stop().signalled.contains(&pid) {
                 if !proc_tree::would_lose(pid, shell, signal) {
                     exec.stop_mut().signalled.push(pid);
@@ -264,7 +274,7 @@ impl Commands {
         if shell.is_some_and(|shell| self.shells.ask_again(shell, cx)) {
             return;
         }
-        self.stop_shell(serial);
+        self.stop_shell(serial, ABORT_SIGNAL);
         self.wake_shell(serial, cx);
         let members = self.later_members(serial);
         let Some(exec) = self.execs.get_mut(serial) else {

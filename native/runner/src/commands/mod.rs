@@ -188,12 +188,9 @@ impl Commands {
             let Some(exec) = self.execs.get(serial) else {
                 continue;
             };
-            if exec.stop().is_ending() {
-                self.escalate(serial, cx);
-            } else if exec.timeout_at().is_some_and(|at| at <= now) {
-                self.begin_ending(serial, "timeout", cx);
-            } else {
-                self.begin_ending(serial, "idle_timeout", cx);
+            match exec.exceeded(now) {
+                Some(limit) => self.begin_ending(serial, limit, cx),
+                None => self.escalate(serial, cx),
             }
         }
     }

@@ -1,11 +1,12 @@
 //! Signals for commands, on request.
 
 use crate::commands::Commands;
-use crate::commands::ending::INTERRUPT_INTERVAL;
+use crate::commands::ending::{INTERRUPT_INTERVAL, stop_signal};
 use crate::execs::{EndingStep, Outcome, Serial, State};
 use crate::processes::proc_tree;
 use crate::protocol::failure::Failure;
 use crate::server::context::Context;
+use crate::shells::sets_trap;
 use crate::sys;
 
 /// Signals that end a command that has not begun.
@@ -86,11 +87,12 @@ impl Commands {
         if trapped {
             let _ = sys::kill(shell, signal);
         } else {
-            self.stop_shell(serial);
+            self.stop_shell(serial, stop_signal(signal));
         }
         let mut count = 0;
         let mut reached = Vec::new();
         for pid in members {
+            let signal = self.signal_for(serial, pid, signal);
             if !proc_tree::would_lose(pid, shell, signal) {
                 reached.push(pid);
             }
@@ -101,10 +103,28 @@ impl Commands {
         if let (false, Some(exec)) = (trapped, self.execs.get_mut(serial)) {
             let stop = exec.stop_mut();
             stop.signalled.extend(reached);
-            let (now, step) = (cx.clock.now(), EndingStep::Signalled);
-            stop.step("killed", step, now, INTERRUPT_INTERVAL).signal = signal;
+            // The steps of a cancellation or a timeout go on.
+            if !stop.is_certain() {
+                let (now, step) = (cx.clock.now(), EndingStep::Signalled);
+                stop.step("killed", step, now, INTERRUPT_INTERVAL).signal = signal;
+            }
         }
         count
+    }
+
+    /// A subshell of bash that has jobs passes HUP on to its process group, in which the shell is, too.
+    pub(super) fn signal_for(&self, serial: Serial, pid: i32, signal: i32) -> i32 {
+        let Some(exec) = self.execs.get(serial) else {
+            return signal;
+        };
+        let passes_on = signal == libc::SIGHUP
+            && self.shells.are_bash()
+            && proc_tree::is_fork_of(pid, exec.pid())
+            && !sets_trap(exec.command(), "HUP");
+        match passes_on {
+            true => libc::SIGTERM,
+            false => signal,
+        }
     }
 
     /// Passes a signal on to the shell when the command has a trap for it. Without one, the signal would

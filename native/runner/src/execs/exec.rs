@@ -264,25 +264,41 @@ impl Exec {
     }
 
     /// When it times out.
-    pub fn timeout_at(&self) -> Option<Instant> {
+    fn timeout_at(&self) -> Option<Instant> {
         match self.request.timeout_ms {
             0 => None,
             ms => self.started_at.checked_add(Duration::from_millis(ms)),
         }
     }
 
-    /// When the next action is due for it.
-    pub fn next_deadline(&self) -> Option<Instant> {
-        if let Some(ending) = &self.stop.ending {
-            return Some(ending.next_at);
-        }
-        let idle_at = match self.request.idle_timeout_ms {
+    /// When it will have printed nothing for too long.
+    fn idle_at(&self) -> Option<Instant> {
+        match self.request.idle_timeout_ms {
             // A command that waits for its reader is not idle.
             0 => None,
             _ if self.output_paused => None,
             ms => self.last_output.checked_add(Duration::from_millis(ms)),
+        }
+    }
+
+    /// When the next action is due for it.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let step_at = self.stop.ending.map(|ending| ending.next_at);
+        let limits = match self.stop.is_certain() {
+            true => [None, None],
+            false => [self.timeout_at(), self.idle_at()],
         };
-        [self.timeout_at(), idle_at].into_iter().flatten().min()
+        limits.into_iter().flatten().chain(step_at).min()
+    }
+
+    /// The time limit that it has exceeded, unless it is being ended already.
+    pub fn exceeded(&self, now: Instant) -> Option<&'static str> {
+        let exceeds = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        match self.stop.is_certain() {
+            false if exceeds(self.timeout_at()) => Some("timeout"),
+            false if exceeds(self.idle_at()) => Some("idle_timeout"),
+            _ => None,
+        }
     }
 
     pub(super) fn listing(&self) -> ExecListing {

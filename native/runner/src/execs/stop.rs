@@ -8,6 +8,8 @@ pub struct Stop {
     pub ending: Option<Ending>,
     /// The shell was told to give up the command.
     pub sent: bool,
+    /// And to drop the code's trap for INT.
+    pub aborted: bool,
     /// bash has given up the command.
     pub heeded: bool,
     /// Processes that got the signal that is to end the command.
@@ -56,6 +58,12 @@ impl Stop {
 
     pub fn is_ending(&self) -> bool {
         self.ending.is_some()
+    }
+
+    /// Whether the command ends for sure. What only got a signal may handle it and go on.
+    pub fn is_certain(&self) -> bool {
+        self.ending
+            .is_some_and(|ending| ending.step != EndingStep::Signalled)
     }
 
     /// True for a process the first time it is passed.

@@ -168,12 +168,17 @@ pub fn catches(pid: i32, signal: i32) -> Option<bool> {
 /// Whether a process that a shell has forked has not started its program yet, and may still treat a
 /// signal as an interactive shell does: such a signal is lost.
 pub fn would_lose(pid: i32, shell: i32, signal: i32) -> bool {
-    let name = |pid| fs::read(format!("/proc/{pid}/cmdline")).ok();
     let is_new = stat(pid).is_some_and(|process| process.started + NEW_TICKS > ticks_now());
     let caught = matches!(signal, libc::SIGHUP | libc::SIGINT);
     // Where the kernel does not tell, any signal may be ignored.
     let lost = caught || has_signal(pid, "SigIgn:", signal).unwrap_or(true);
-    lost && is_new && name(pid) == name(shell)
+    lost && is_new && is_fork_of(pid, shell)
+}
+
+/// Whether a process is a fork of a shell and has not become another program.
+pub fn is_fork_of(pid: i32, shell: i32) -> bool {
+    let command_line = |pid| fs::read(format!("/proc/{pid}/cmdline")).ok();
+    command_line(pid) == command_line(shell)
 }
 
 /// Whether a signal is in one of the sets that /proc shows for a process.

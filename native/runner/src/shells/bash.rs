@@ -11,8 +11,8 @@
 //! replace.
 
 use crate::shells::lines::{
-    CommandLines, STOP_SIGNAL, assignments, chunks, contains, escaped, hides_escape, push_quoted,
-    quoted,
+    ABORT_SIGNAL, CommandLines, STOP_SIGNAL, assignments, chunks, contains, escaped, hides_escape,
+    push_quoted, quoted,
 };
 use crate::shells::memory::SHIELD;
 use crate::shells::traps::{lists_traps, mentioned_traps};
@@ -26,7 +26,7 @@ pub const LONG_READ_BYTES: usize = 1024;
 const NEEDED: &str = "cd enable eval exec mapfile printf read set trap unset";
 
 /// Of which traps bash always tells.
-const TOLD_TRAPS: [&str; 5] = ["DEBUG", "ERR", "USR1", "USR2", "ALRM"];
+const TOLD_TRAPS: [&str; 6] = ["DEBUG", "ERR", "INT", "USR1", "USR2", "ALRM"];
 /// bash sets these itself, and ignores them in its environment.
 const OWN_VARIABLES: [&str; 8] = [
     "BASHOPTS",
@@ -121,8 +121,8 @@ impl CommandLines<'_> {
         // An unset variable is the one error that ends a text, and nothing else.
         let redirections = self.redirections;
         text.push_str(&format!(
-            "\\command {};{}\\command exec {redirections}||${{SANDKASTEN_NO_PIPES?}};",
-            self.stop_trap(),
+            "{}{}\\command exec {redirections}||${{SANDKASTEN_NO_PIPES?}};",
+            self.stop_traps("\\command trap"),
             self.shield()
         ));
         let before = self.before_text();
@@ -279,13 +279,13 @@ impl CommandLines<'_> {
             .collect()
     }
 
-    /// From here on, the stop signal comes too late; and what is needed is enabled.
+    /// From here on, the stop signals come too late; and what is needed is enabled.
     fn disarm(&self) -> String {
         let enable = match contains(self.text, b"enable") {
             true => format!("\\command enable command {NEEDED};"),
             false => String::new(),
         };
-        format!("\\command trap '' {STOP_SIGNAL};{enable}")
+        format!("\\command trap '' {STOP_SIGNAL} {ABORT_SIGNAL};{enable}")
     }
 
     /// A directory that was for one command only is left again. One that is gone, or a variable

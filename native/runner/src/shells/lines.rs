@@ -21,8 +21,11 @@ pub enum Dialect {
 
 /// While a command runs, its shell traps this signal and gives up the command for it. The trap waits
 /// for the program in the foreground and comes before the next one, which an interrupt does not unless
-/// the program dies of it. And an interrupt at any other moment can be the end of busybox.
+/// the program dies of it. And an interrupt at any other moment can be the end of busybox. The code's
+/// own trap for INT runs instead, if it has one, and the command goes on.
 pub const STOP_SIGNAL: i32 = 61;
+/// The same, but the shell drops the code's trap for INT before.
+pub const ABORT_SIGNAL: i32 = 62;
 
 /// One command, as the shell needs to know it.
 pub struct CommandLines<'a> {
@@ -64,12 +67,20 @@ impl CommandLines<'_> {
         }
     }
 
-    /// What `trap` is told for the time of the command.
-    pub fn stop_trap(&self) -> String {
+    /// The traps for the time of the command; `trap` is the word that sets them.
+    pub fn stop_traps(&self, trap: &str) -> String {
+        const GIVE_UP: &str = "\\command kill -INT $$";
+        let restored = self
+            .memory
+            .lost_trap()
+            .map_or(String::new(), |body| format!("{trap} -- '{body}' INT;"));
         // A list shows only the code's own traps. Then an interrupt has to do.
         match lists_traps(self.text) {
-            true => format!("trap - {STOP_SIGNAL}"),
-            false => format!("trap -- '\\command kill -INT $$' {STOP_SIGNAL}"),
+            true => format!("{restored}{trap} - {STOP_SIGNAL} {ABORT_SIGNAL};"),
+            false => format!(
+                "{restored}{trap} -- '{GIVE_UP}' {STOP_SIGNAL};\
+                 {trap} -- '\\command trap - INT;{GIVE_UP}' {ABORT_SIGNAL};"
+            ),
         }
     }
 }

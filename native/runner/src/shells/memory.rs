@@ -18,6 +18,8 @@ pub struct ShellMemory {
     pub err_trap: Option<String>,
     /// The signals that have a trap, with its body.
     trapped: Vec<(String, String)>,
+    /// The trap for INT that the shell dropped when a command was ended; the next one finds it again.
+    lost_trap: Option<String>,
     /// The shell started without TERM, and has had no terminal so far.
     pub lacks_terminal_type: bool,
 }
@@ -35,6 +37,7 @@ impl ShellMemory {
             debug_trap: None,
             err_trap: None,
             trapped: Vec::new(),
+            lost_trap: None,
             lacks_terminal_type: false,
         }
     }
@@ -60,8 +63,19 @@ impl ShellMemory {
         }
     }
 
+    /// The traps that the shell told of. One that was `aborted` had to drop its trap for INT.
+    pub fn take_told_traps(&mut self, text: &str, aborted: bool) {
+        let before = self.trap_of("INT").map(String::from);
+        self.take_traps(text);
+        self.lost_trap = before.filter(|_| aborted && !self.knows("INT"));
+    }
+
+    pub fn lost_trap(&self) -> Option<&str> {
+        self.lost_trap.as_deref()
+    }
+
     /// What `trap` printed: lines of `trap -- 'body' NAME`, whose bodies may have many lines.
-    pub fn take_traps(&mut self, text: &str) {
+    fn take_traps(&mut self, text: &str) {
         self.debug_trap = None;
         self.err_trap = None;
         self.trapped.clear();
@@ -89,10 +103,12 @@ impl ShellMemory {
 
     /// Whether code has a trap for a signal, as of the last report. What is ignored has no body.
     pub fn traps(&self, name: &str) -> bool {
-        let of_code = |(trapped, body): &(String, String)| {
-            trapped == name && !body.is_empty() && body != SHIELD
-        };
-        self.trapped.iter().any(of_code)
+        (self.trap_of(name)).is_some_and(|body| !body.is_empty() && body != SHIELD)
+    }
+
+    fn trap_of(&self, name: &str) -> Option<&str> {
+        let trap = self.trapped.iter().find(|(trapped, _)| trapped == name);
+        trap.map(|(_, body)| body.as_str())
     }
 
     /// The signals that have a trap of any kind, or are ignored.
@@ -149,7 +165,7 @@ mod tests {
         assert_eq!(memory.debug_trap.as_deref(), Some("dbg"));
         assert!(memory.traps("USR1") && !memory.traps("USR2"));
         assert!(memory.knows("USR2") && !memory.knows("ALRM"));
-        memory.take_traps("");
+        memory.take_told_traps("", false);
         assert!(memory.err_trap.is_none() && memory.debug_trap.is_none());
     }
 

@@ -16,7 +16,7 @@ mod socket;
 mod terminal;
 mod traps;
 
-pub use lines::STOP_SIGNAL;
+pub use lines::{ABORT_SIGNAL, STOP_SIGNAL};
 pub use run_dir::RunDir;
 pub use shell::ShellId;
 
@@ -38,7 +38,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use traps::{BASH_SIGNALS, lists_traps, mentioned_traps};
+pub use traps::sets_trap;
+use traps::{BASH_SIGNALS, lists_traps, removes_trap};
 
 const DEFAULT_SHELL: &str = "default";
 /// Each costs a process and a thread that stay; a client that needs more closes some.
@@ -141,10 +142,11 @@ impl Shells {
         match (proc_tree::catches(process.pid, signal), of_bash) {
             _ if !process.is_shell() => true,
             (Some(false), _) => false,
-            _ if signal == STOP_SIGNAL => false,
+            _ if [STOP_SIGNAL, ABORT_SIGNAL].contains(&signal) => false,
             (Some(true), _) if process.dialect == Dialect::Sh => true,
             (_, Some((_, name))) => {
-                shell.memory.traps(name) || mentioned_traps(text).contains(name)
+                let has = shell.memory.traps(name) && !removes_trap(text, name);
+                has || sets_trap(text, name)
             }
             (caught, None) => caught == Some(true),
         }

@@ -1,6 +1,6 @@
 //! What a shell reports of the command that it runs.
 
-use crate::execs::{Execs, Outcome, Serial};
+use crate::execs::{Exec, Execs, Outcome, Serial};
 use crate::server::context::Context;
 use crate::shells::lines::Dialect;
 use crate::shells::pipes::SparePipes;
@@ -161,7 +161,9 @@ impl Shells {
         let read = |pipe: &OwnedFd| sys::read(pipe.as_raw_fd(), &mut cx.buffer).unwrap_or(0);
         let listed = current.trap_list.as_ref().map_or(0, read);
         let traps = String::from_utf8_lossy(&cx.buffer[..listed]) + current.traps.as_str();
-        shell.memory.take_traps(&traps);
+        let aborted = |exec: &Exec| exec.stop().aborted;
+        let aborted = execs.get(current.serial).is_some_and(aborted);
+        shell.memory.take_told_traps(&traps, aborted);
         let current = shell.current.take();
         if let Some(current) = &current {
             self.take_end(id, current, status, execs, cx);

@@ -5,7 +5,7 @@
 //! special builtin there; `\` keeps aliases away, and `command` other functions.
 
 use crate::shells::lines::{
-    CommandLines, STOP_SIGNAL, assignments, chunks, contains, push_quoted, quoted,
+    ABORT_SIGNAL, CommandLines, STOP_SIGNAL, assignments, chunks, contains, push_quoted, quoted,
 };
 
 /// busybox reads up to 1 KiB, dash 8 KiB.
@@ -30,7 +30,7 @@ impl CommandLines<'_> {
         for (name, value) in self.marker.iter().chain(&self.terminal_type) {
             line.push_str(&format!("\\export {name}={value};"));
         }
-        line.push_str(&format!("\\{};", self.stop_trap()));
+        line.push_str(&self.stop_traps("\\trap"));
         if let Some(body) = &self.memory.err_trap {
             line.push_str(&format!("\\trap -- '{body}' ERR;"));
         }
@@ -96,7 +96,7 @@ impl CommandLines<'_> {
 
     fn report_lines(&self) -> Vec<Vec<u8>> {
         let before = format!(
-            "\\trap '' {STOP_SIGNAL};\\unset -f command;\\trap >&0;{}\\command printf '\\2 {} %s %s\\0%s\\0%s\\0' ",
+            "\\trap '' {STOP_SIGNAL} {ABORT_SIGNAL};\\unset -f command;\\trap >&0;{}\\command printf '\\2 {} %s %s\\0%s\\0%s\\0' ",
             self.way_back(),
             self.number
         );

@@ -42,25 +42,62 @@ pub fn lists_traps(text: &[u8]) -> bool {
     })
 }
 
+/// What a text does to traps, as far as its words tell. `SIGUSR1` is USR1.
+#[derive(Default)]
+struct TrapWords<'a> {
+    set: BTreeSet<&'a [u8]>,
+    removed: BTreeSet<&'a [u8]>,
+}
+
+impl TrapWords<'_> {
+    fn new(text: &[u8]) -> TrapWords<'_> {
+        let mut words = TrapWords::default();
+        if !contains(text, b"trap") {
+            return words;
+        }
+        for command in text.split(|byte| b"\n;&|(){}`".contains(byte)) {
+            let names = command.split(|byte| !byte.is_ascii_alphanumeric());
+            let names = names.map(|name| name.strip_prefix(b"SIG").unwrap_or(name));
+            match removes_traps(command) {
+                true => words.removed.extend(names),
+                false => words.set.extend(names),
+            }
+        }
+        words
+    }
+}
+
+/// Whether a simple command is `trap - NAME…`, after a word like `then` perhaps.
+fn removes_traps(command: &[u8]) -> bool {
+    let mut words = command
+        .split(|byte| b" \t".contains(byte))
+        .filter(|word| !word.is_empty() && *word != b"--");
+    let is_trap = |word: &[u8]| word.strip_prefix(b"\\").unwrap_or(word) == b"trap";
+    words.any(is_trap) && words.next() == Some(b"-")
+}
+
 /// The signals of bash for which the text seems to set a trap: it names them.
 pub fn mentioned_traps(text: &[u8]) -> Vec<&'static str> {
-    if !contains(text, b"trap") {
-        return Vec::new();
-    }
-    let words = text.split(|byte| !byte.is_ascii_alphanumeric());
-    // `SIGUSR1` is USR1.
-    let names: BTreeSet<&[u8]> = words
-        .map(|word| word.strip_prefix(b"SIG").unwrap_or(word))
-        .collect();
+    let words = TrapWords::new(text);
     let of_bash = BASH_SIGNALS.iter().map(|(_, name)| *name);
     of_bash
-        .filter(|name| names.contains(name.as_bytes()))
+        .filter(|name| words.set.contains(name.as_bytes()))
         .collect()
+}
+
+/// Whether the text seems to set a trap for this signal.
+pub fn sets_trap(text: &[u8], name: &str) -> bool {
+    TrapWords::new(text).set.contains(name.as_bytes())
+}
+
+/// Whether the text seems to remove the trap for this signal.
+pub fn removes_trap(text: &[u8], name: &str) -> bool {
+    TrapWords::new(text).removed.contains(name.as_bytes())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{lists_traps, mentioned_traps};
+    use super::{lists_traps, mentioned_traps, removes_trap, sets_trap};
 
     #[test]
     fn a_list_of_traps_is_told_from_a_trap() {
@@ -97,8 +134,25 @@ mod tests {
         for text in ["trap x USR1", "trap x INT SIGUSR1;", "trap 'x' USR1 INT"] {
             assert_eq!(mentioned_traps(text.as_bytes()), ["USR1"], "{text}");
         }
+        assert!(sets_trap(b"trap x HUP", "HUP"));
         for text in ["kill -USR1 1", "trap x USR10", "trap x AUSR1", "trap"] {
             assert!(mentioned_traps(text.as_bytes()).is_empty(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_trap_that_is_only_removed_is_not_set() {
+        for text in [
+            "trap - USR1",
+            "ls; trap -- - INT SIGUSR1; x",
+            "if a\nthen \\trap - USR1\nfi",
+            "{ trap - USR1; }",
+        ] {
+            assert!(removes_trap(text.as_bytes(), "USR1"), "{text}");
+            assert!(mentioned_traps(text.as_bytes()).is_empty(), "{text}");
+        }
+        let text = b"trap x USR1; wait; trap - USR1";
+        assert!(removes_trap(text, "USR1") && sets_trap(text, "USR1"));
+        assert!(!removes_trap(b"trap x USR1; kill - USR1", "USR1"));
     }
 }
