@@ -13,6 +13,7 @@ use crate::server::token::Token;
 use crate::sys;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
 
 impl Execs {
     pub fn start_process(&mut self, serial: Serial, cx: &mut Context) {
@@ -139,7 +140,7 @@ impl Exec {
             sandbox,
             argv: &self.request.argv,
             env: &env,
-            cwd: &sandbox.directory(self.request.cwd.as_deref().unwrap_or_default()),
+            cwd: Path::new(&sandbox.directory(self.request.cwd.as_deref().unwrap_or_default())),
             uid,
             gid,
             stdio: [0, 1, 2].map(|i: usize| theirs[i].as_raw_fd()),

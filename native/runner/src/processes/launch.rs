@@ -6,12 +6,13 @@ use crate::sys;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::Path;
 
 pub struct Launch<'a> {
     pub sandbox: &'a Sandbox,
     pub argv: &'a [String],
     pub env: &'a [(String, String)],
-    pub cwd: &'a str,
+    pub cwd: &'a Path,
     pub uid: u32,
     pub gid: u32,
     /// stdin, stdout, stderr.
@@ -77,7 +78,7 @@ fn start<T>(
             .iter()
             .map(|(k, v)| [k.as_bytes(), b"=", v.as_bytes()].concat()),
     )?;
-    let cwd = sys::c_string(request.cwd)?;
+    let cwd = sys::c_path(request.cwd)?;
     let candidates = candidates(request)?;
     let argv_pointers = pointers(&argv);
     let env_pointers = pointers(&env);

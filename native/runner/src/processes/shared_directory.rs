@@ -87,13 +87,12 @@ impl SharedDirectory {
 
     /// Where the process is, or was when it ended, with the rights of this user: under its known name
     /// if it still has that. None if it has no name (it was removed) or may not be entered.
-    pub fn path(&self, known: &str, uid: u32, gid: u32) -> Option<String> {
+    pub fn path(&self, known: &Path, uid: u32, gid: u32) -> Option<PathBuf> {
         let link = PathBuf::from(format!("/proc/self/task/{}/cwd", self.tid));
         let here = identity(&link)?;
         let names = [Some(PathBuf::from(known)), fs::read_link(&link).ok()];
         let is_here = |name: &PathBuf| identity(name) == Some(here);
-        let name = sys::as_fs_user(uid, gid, || names.into_iter().flatten().find(is_here))?;
-        Some(name.to_string_lossy().into_owned())
+        sys::as_fs_user(uid, gid, || names.into_iter().flatten().find(is_here))
     }
 
     /// Has the thread end, without waiting for it. It may only be dropped once it has ended.
@@ -244,7 +243,8 @@ mod tests {
     fn found(shared: &SharedDirectory, known: &str) -> Option<String> {
         // SAFETY: plain getters.
         let (uid, gid) = unsafe { (libc::getuid(), libc::getgid()) };
-        shared.path(known, uid, gid)
+        let path = shared.path(Path::new(known), uid, gid)?;
+        path.into_os_string().into_string().ok()
     }
 
     fn release(shared: &SharedDirectory) {

@@ -36,10 +36,10 @@ impl Sandbox {
     }
 
     /// Whether code may use this as its working directory.
-    pub fn can_enter(&self, directory: &str) -> io::Result<()> {
+    pub fn can_enter(&self, directory: &Path) -> io::Result<()> {
         // Looking up a name in it requires the right to enter it.
         sys::as_fs_user(self.uid, self.gid, || {
-            let path = sys::c_string(format!("{directory}/."))?;
+            let path = sys::c_path(&directory.join("."))?;
             sys::open(&path, libc::O_PATH | libc::O_DIRECTORY, 0).map(drop)
         })
     }

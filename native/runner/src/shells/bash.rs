@@ -12,7 +12,7 @@
 
 use crate::shells::lines::{
     ABORT_SIGNAL, CommandLines, STOP_SIGNAL, assignments, chunks, contains, escaped, hides_escape,
-    push_quoted, quoted,
+    path_word, push_quoted, quoted, refusal_of_directory,
 };
 use crate::shells::memory::SHIELD;
 use crate::shells::traps::{lists_traps, mentioned_traps};
@@ -115,7 +115,7 @@ impl CommandLines<'_> {
             text.push_str(&format!("\\command export {name}={value};"));
         }
         if let Some(cwd) = self.cwd {
-            text.push_str(&format!("\\command cd -- {}&&", quoted(cwd)));
+            text.push_str(&format!("\\command cd -- {}||\\command true;", quoted(cwd)));
         }
         // The traps come first, so that a command whose pipes are open has them.
         // An unset variable is the one error that ends a text, and nothing else.
@@ -127,7 +127,7 @@ impl CommandLines<'_> {
         ));
         let before = self.before_text();
         let env = assignments(self.settable());
-        let check = self.env_check();
+        let check = self.check();
         if let Some(check) = &check {
             text.push_str(&format!("{env}\\command eval {check}&&{{ "));
         }
@@ -172,18 +172,23 @@ impl CommandLines<'_> {
         format!("\\command trap -p {told};\\command trap - DEBUG ERR;\\command set +x;")
     }
 
-    /// Fails, and says why, unless every variable has the value that the command is to find. bash runs
-    /// a command with the old value of a variable that is readonly.
-    fn env_check(&self) -> Option<String> {
-        let checks: Vec<String> = (self.settable().filter(|(name, _)| name != TRACE_VARIABLE))
-            .map(|(name, value)| {
+    /// Fails, and says why, unless bash is in the command's directory and every variable has the value that
+    /// the command is to find. bash runs a command with the old value of a variable that is readonly.
+    fn check(&self) -> Option<String> {
+        let directory = self.cwd.map(|cwd| {
+            let refusal = refusal_of_directory(cwd);
+            format!("{{ [[ . -ef {} ]]||{{ {refusal}; }}; }}", quoted(cwd))
+        });
+        let variables = self.settable().filter(|(name, _)| name != TRACE_VARIABLE);
+        let checks: Vec<String> = (directory.into_iter())
+            .chain(variables.map(|(name, value)| {
                 format!(
                     "{{ [[ ${{{name}-}} == {} ]]||{{ \\command printf \
                      \"sandkasten: {name} cannot be set in this shell; the command did not run\\n\" >&2;\
                      \\command false; }}; }}",
                     quoted(value)
                 )
-            })
+            }))
             .collect();
         (!checks.is_empty()).then(|| quoted(&checks.join("&&")))
     }
@@ -296,8 +301,8 @@ impl CommandLines<'_> {
             None => String::new(),
             Some(_) => format!(
                 "\\command cd -- {}||\\command true;\\command eval {}||\\command true;",
-                quoted(&memory.cwd),
-                quoted(&format!("OLDPWD={}", quoted(&memory.old_cwd)))
+                path_word(&memory.cwd),
+                quoted(&format!("OLDPWD={}", path_word(&memory.old_cwd)))
             ),
         }
     }

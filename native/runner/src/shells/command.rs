@@ -11,6 +11,7 @@ use crate::shells::run_dir::REPAIR_FILE;
 use crate::shells::terminal::ShellTerminal;
 use crate::shells::{ShellId, Shells};
 use std::io;
+use std::path::Path;
 
 impl Shells {
     /// Begins the next command that waits, unless one runs.
@@ -56,7 +57,7 @@ impl Shells {
         let cwd = exec.request().cwd.as_deref();
         let cwd = cwd.map(|cwd| self.sandbox.directory(cwd));
         if let Some(cwd) = &cwd
-            && let Err(error) = self.sandbox.can_enter(cwd)
+            && let Err(error) = self.sandbox.can_enter(Path::new(cwd))
         {
             self.end_without_directory(id, serial, cwd, &error, execs, cx);
             return Ok(());
@@ -208,7 +209,7 @@ impl Shells {
 
     /// The directory that the shell is in, as far as it has reported.
     fn directory(&self, id: ShellId) -> Option<String> {
-        Some(self.by_id.get(&id)?.memory.cwd.clone())
+        Some(self.by_id.get(&id)?.memory.shown_cwd())
     }
 
     /// Puts a command back to where it was before the shell got it.

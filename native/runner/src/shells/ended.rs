@@ -7,6 +7,7 @@ use crate::server::context::Context;
 use crate::shells::process::ShellProcess;
 use crate::shells::reports::Current;
 use crate::shells::{ShellId, Shells};
+use std::path::PathBuf;
 
 impl Shells {
     /// What a command leaves running gets the group for itself; the shell goes on in a new one.
@@ -149,7 +150,7 @@ impl Shells {
             && !in_other
             && let Some(cwd) = directory.path(&shell.memory.cwd, uid, gid)
         {
-            shell.memory.take_directory(&cwd, "");
+            shell.memory.take_directory(cwd, PathBuf::new());
         }
     }
 

@@ -7,6 +7,8 @@ use crate::shells::bash;
 use crate::shells::memory::ShellMemory;
 use crate::shells::sh;
 use crate::shells::traps::lists_traps;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dialect {
@@ -83,6 +85,14 @@ impl CommandLines<'_> {
             ),
         }
     }
+}
+
+/// Has a shell say that it cannot enter a directory, and fail.
+pub fn refusal_of_directory(cwd: &str) -> String {
+    format!(
+        "\\command printf 'cd: %s: cannot be entered; the command did not run\\n' {} >&2;\\command false",
+        quoted(cwd)
+    )
 }
 
 /// Each variable as a shell takes it before a command.
@@ -186,6 +196,18 @@ pub fn push_quoted(to: &mut Vec<u8>, bytes: &[u8]) {
             0 => {}
             b'\'' => to.extend_from_slice(b"'\\''"),
             byte => to.push(*byte),
+        }
+    }
+}
+
+/// A path as a word. In bash's lines, bytes that are not UTF-8 could be half a character of another encoding.
+pub fn path_word(path: &Path) -> String {
+    let octal = |byte: &u8| format!("\\{byte:03o}");
+    match path.to_str() {
+        Some(path) => quoted(path),
+        None => {
+            let bytes: String = path.as_os_str().as_bytes().iter().map(octal).collect();
+            format!("\"$(\\command printf '{bytes}')\"")
         }
     }
 }

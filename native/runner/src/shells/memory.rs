@@ -1,11 +1,13 @@
 //! What the runner remembers of a shell between commands, from what the shell reports.
 
+use std::path::{Path, PathBuf};
+
 /// The trap that a signal has until a command sets its own.
 pub const SHIELD: &str = ": until the command sets its own";
 
 pub struct ShellMemory {
-    pub cwd: String,
-    pub old_cwd: String,
+    pub cwd: PathBuf,
+    pub old_cwd: PathBuf,
     /// `$?` for the next command.
     pub status: i32,
     pub xtrace: bool,
@@ -25,10 +27,10 @@ pub struct ShellMemory {
 }
 
 impl ShellMemory {
-    pub fn new(cwd: &str) -> ShellMemory {
+    pub fn new(cwd: impl Into<PathBuf>) -> ShellMemory {
         ShellMemory {
             cwd: cwd.into(),
-            old_cwd: String::new(),
+            old_cwd: PathBuf::new(),
             status: 0,
             xtrace: false,
             verbose: false,
@@ -44,7 +46,7 @@ impl ShellMemory {
 
     /// What is left of it when a new shell takes over.
     pub fn of_new_shell(&self) -> ShellMemory {
-        ShellMemory::new(&self.cwd)
+        ShellMemory::new(self.cwd.clone())
     }
 
     pub fn take_flags(&mut self, flags: &str) {
@@ -54,13 +56,18 @@ impl ShellMemory {
         self.errexit = flags.contains('e');
     }
 
-    pub fn take_directory(&mut self, cwd: &str, old_cwd: &str) {
-        if is_directory_name(cwd) {
-            self.cwd = cwd.into();
+    pub fn take_directory(&mut self, cwd: PathBuf, old_cwd: PathBuf) {
+        if is_directory_name(&cwd) {
+            self.cwd = cwd;
         }
-        if old_cwd.is_empty() || is_directory_name(old_cwd) {
-            self.old_cwd = old_cwd.into();
+        if old_cwd.as_os_str().is_empty() || is_directory_name(&old_cwd) {
+            self.old_cwd = old_cwd;
         }
+    }
+
+    /// The directory as it can be told; its name need not be UTF-8.
+    pub fn shown_cwd(&self) -> String {
+        self.cwd.to_string_lossy().into_owned()
     }
 
     /// The traps that the shell told of. One that was `aborted` had to drop its trap for INT.
@@ -135,8 +142,8 @@ impl ShellMemory {
     }
 }
 
-fn is_directory_name(name: &str) -> bool {
-    name.starts_with('/') && name.len() <= libc::PATH_MAX as usize
+fn is_directory_name(name: &Path) -> bool {
+    name.is_absolute() && name.as_os_str().len() <= libc::PATH_MAX as usize
 }
 
 /// Splits after a body in single quotes, in which `'\''` stands for a quote.

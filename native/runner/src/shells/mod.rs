@@ -221,7 +221,7 @@ impl Shells {
                 ShellListing {
                     name: shell.name.clone(),
                     kind: self.kind(),
-                    cwd: shell.memory.cwd.clone(),
+                    cwd: shell.memory.shown_cwd(),
                     busy: exec.is_some(),
                     exec_id: exec.map(|exec| exec.request().exec_id.clone()),
                 }

@@ -18,7 +18,7 @@ use crate::shells::{ShellId, Shells, bash};
 use crate::sys;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const SHELL_DIRECTORIES: [&str; 4] = ["/bin", "/usr/bin", "/usr/local/bin", "/busybox"];
@@ -173,7 +173,7 @@ impl Shells {
             false => lines::system_profile(dialect),
         });
         shell.memory = shell.memory.of_new_shell();
-        shell.memory.take_directory(&cwd, "");
+        shell.memory.take_directory(cwd, PathBuf::new());
         let has_type = |(name, _): &(String, String)| name == terminal::TYPE.0;
         shell.memory.lacks_terminal_type = !sandbox.env.iter().any(has_type);
         shell.process = Some(ShellProcess {

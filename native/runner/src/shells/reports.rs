@@ -6,7 +6,10 @@ use crate::shells::lines::Dialect;
 use crate::shells::pipes::SparePipes;
 use crate::shells::{ShellId, Shells};
 use crate::sys;
+use std::ffi::OsStr;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 /// Packets taken in one turn of the event loop, so that a flood does not hold up other work.
 const PACKET_LIMIT: usize = 64;
@@ -40,7 +43,7 @@ struct Report {
     /// `$-`, if the report has it.
     flags: Option<String>,
     /// `PWD` and `OLDPWD` at the end of the command; none when bash has given the command up.
-    directories: Option<(String, String)>,
+    directories: Option<(PathBuf, PathBuf)>,
 }
 
 impl Current {
@@ -77,12 +80,12 @@ impl Current {
         if is_last && ends < REPORT_PARTS && self.report.len() < MAX_REPORT_BYTES {
             return None;
         }
-        let text = String::from_utf8_lossy(&self.report);
-        let mut parts = text.split('\0');
-        let mut words = parts.next().unwrap_or_default().split(' ').skip(1);
+        let mut parts = self.report.split(|byte| *byte == 0);
+        let text = String::from_utf8_lossy(parts.next().unwrap_or_default());
+        let mut words = text.split(' ').skip(1);
         // What an earlier command left to say is not about this one, nor are the traps before it.
         if words.next().and_then(|number| number.parse().ok()) != Some(self.serial) {
-            self.report.clear();
+            self.report = Vec::new();
             self.traps.clear();
             return None;
         }
@@ -91,7 +94,7 @@ impl Current {
             self.status = Some(i32::from(status));
         }
         let flags = words.next().filter(|flags| *flags != "-").map(String::from);
-        let mut directory = || parts.next().unwrap_or_default().to_string();
+        let mut directory = || PathBuf::from(OsStr::from_bytes(parts.next().unwrap_or_default()));
         let directories = is_last.then(|| (directory(), directory()));
         Some(Report { flags, directories })
     }
@@ -155,7 +158,7 @@ impl Shells {
         let Some(status) = current.status else {
             return false;
         };
-        shell.memory.take_directory(&cwd, &old_cwd);
+        shell.memory.take_directory(cwd, old_cwd);
         shell.memory.status = status;
         // Traps that the shell did not tell of are none.
         let read = |pipe: &OwnedFd| sys::read(pipe.as_raw_fd(), &mut cx.buffer).unwrap_or(0);
@@ -254,7 +257,7 @@ impl Shells {
 
 #[cfg(test)]
 mod tests {
-    use super::Current;
+    use super::*;
 
     fn current() -> Current {
         Current::new(7, Vec::new(), Vec::new(), None)
@@ -267,8 +270,15 @@ mod tests {
         let report = current.take(b"space\0/old\0").unwrap();
         assert_eq!(current.status, Some(3));
         assert_eq!(report.flags.as_deref(), Some("himBs"));
-        let directories = ("/workspace".to_string(), "/old".to_string());
+        let directories = ("/workspace".into(), "/old".into());
         assert_eq!(report.directories, Some(directories));
+    }
+
+    #[test]
+    fn a_directory_has_the_name_that_it_was_reported_with() {
+        let report = current().take(b"\x02 7 #0 h\0/\xff\xfe\0\0").unwrap();
+        let directory = PathBuf::from(OsStr::from_bytes(b"/\xff\xfe"));
+        assert_eq!(report.directories, Some((directory, PathBuf::new())));
     }
 
     #[test]

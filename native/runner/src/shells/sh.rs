@@ -6,6 +6,7 @@
 
 use crate::shells::lines::{
     ABORT_SIGNAL, CommandLines, STOP_SIGNAL, assignments, chunks, contains, push_quoted, quoted,
+    refusal_of_directory,
 };
 
 /// busybox reads up to 1 KiB, dash 8 KiB.
@@ -34,9 +35,6 @@ impl CommandLines<'_> {
         if let Some(body) = &self.memory.err_trap {
             line.push_str(&format!("\\trap -- '{body}' ERR;"));
         }
-        if let Some(cwd) = self.cwd {
-            line.push_str(&format!("\\command cd -- {}&&", quoted(cwd)));
-        }
         let source = match self.env.is_empty() {
             true => format!("\\. {file} {redirections}"),
             false => format!(
@@ -44,11 +42,22 @@ impl CommandLines<'_> {
                 assignments(self.env.iter())
             ),
         };
-        match self.status_file {
+        let run = match self.status_file {
             // The last argument becomes `$_`, where the code must not find our file.
-            Some(status) => line.push_str(&format!("{{ \\. {status} '';{source};}}\n")),
-            None => line.push_str(&format!("{source}\n")),
-        }
+            Some(status) => format!("{{ \\. {status} '';{source};}}"),
+            None => source,
+        };
+        line.push_str(&match self.cwd {
+            None => run,
+            // `cd` also fails where `PWD` is readonly, in the right directory. `&&` keeps `set -e` away.
+            Some(cwd) => format!(
+                "if \\command cd -- {0}||\\command test . -ef {0};then {run};\
+                 else \\eval {1} {redirections}&&:;fi",
+                quoted(cwd),
+                quoted(&refusal_of_directory(cwd))
+            ),
+        });
+        line.push('\n');
         let mut packets = vec![b"\n".to_vec()];
         packets.extend(chunks(line.as_bytes(), READ_BYTES));
         packets.extend(self.report_lines());
