@@ -1,6 +1,8 @@
+import { once } from "node:events";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { SandboxError } from "@sandkasten/protocol";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { HttpFixture } from "../testing/http-fixture.ts";
+import { ALICES_KEY, BOBS_KEY, HttpFixture } from "../testing/http-fixture.ts";
 import type { Answer } from "../testing/http-fixture.ts";
 
 const manyNames = (count: number): string =>
@@ -120,6 +122,25 @@ describe("a JSON body", () => {
     const answer = await http.call(`/v1/sessions/${id}/exec`, { body });
     expect(answer).toMatchObject({ status: 400, json: { error_code: "INVALID_REQUEST" } });
     expect(answer.json.message).toContain("UTF-8");
+  });
+
+  it("may take only so much memory of one owner while it is sent, and frees it at its end", async () => {
+    await using http = await HttpFixture.start({
+      limits: { maxBodyBytes: 8_388_608, maxUploadBytes: 8_388_608 },
+    });
+    const id = await http.createSession();
+    const head = `POST /v1/sessions/${id}/fs/write HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${ALICES_KEY}\r\nContent-Length: 8388608\r\n\r\n`;
+    const part = `${head}{"path":"x","text":"${"a".repeat(8_388_000)}`;
+    const sockets = await Promise.all(Array.from({ length: 17 }, () => http.connect()));
+    const refused = Promise.race(sockets.map((socket) => once(socket, "data")));
+    for (const socket of sockets) socket.write(part);
+    const [answer] = (await refused) as [Buffer];
+    expect(answer.toString()).toMatch(/^HTTP\/1\.1 429 /);
+    expect(answer.toString()).toContain("QUOTA_EXCEEDED");
+    expect((await http.call("/v1/sessions", { key: BOBS_KEY, body: {} })).status).toBe(201);
+    for (const socket of sockets) socket.destroy();
+    const write = { body: { path: "x", text: "a".repeat(1_000_000) } };
+    while ((await http.call(`/v1/sessions/${id}/fs/write`, write)).status !== 200) await nextTurn();
   });
 
   it("gets a short response to a long mistake", async () => {

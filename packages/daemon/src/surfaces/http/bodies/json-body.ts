@@ -1,9 +1,12 @@
 /** Reads JSON bodies, regardless of their content type, with a size limit and a stall timeout. */
 import { isUtf8 } from "node:buffer";
 import { SandboxError } from "@sandkasten/protocol";
+import type { FastifyRequest } from "fastify";
 import { JsonShape } from "../../../json-shape.ts";
 import { ObservedDeadline } from "../../../observed-deadline.ts";
 import type { App, HttpLimits, RouteBody } from "../app.ts";
+import { BodyMemory } from "./body-memory.ts";
+import type { HeldBytes } from "./body-memory.ts";
 import { Turns } from "./turns.ts";
 
 /** For bodies with names, paths and numbers. */
@@ -21,6 +24,17 @@ export function maxBodyBytes(body: RouteBody, limits: HttpLimits): number {
 
 export function readJsonBodies(app: App, limits: HttpLimits, stallTimeoutMs: number): void {
   const turns = new Turns();
+  const memory = new BodyMemory();
+  const held = new WeakMap<FastifyRequest, HeldBytes>();
+  app.addHook("preParsing", (request, reply, _payload, done) => {
+    // Other bodies are small, or not kept.
+    if (request.routeOptions.config.body === "content") {
+      const bytes = memory.hold(request.caller.owner);
+      held.set(request, bytes);
+      reply.raw.once("close", () => bytes.release());
+    }
+    done();
+  });
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", (request, payload, done) => {
     const maxBytes = maxBodyBytes(request.routeOptions.config.body ?? "json", limits);
@@ -36,6 +50,7 @@ export function readJsonBodies(app: App, limits: HttpLimits, stallTimeoutMs: num
       stall.renew();
       try {
         if (bytes > maxBytes) throw tooLarge(maxBytes);
+        held.get(request)?.add(chunk.byteLength);
         shape.add(chunk);
         chunks.push(chunk);
       } catch (error) {

@@ -143,7 +143,7 @@ function controlRoutes(app: App, { services: { execs } }: NativeContext): void {
         body: writeStdinSchema,
         response: {
           200: okSchema,
-          ...errors(LIVING_ERRORS, "EXEC_NOT_FOUND", "PAYLOAD_TOO_LARGE"),
+          ...errors(LIVING_ERRORS, "EXEC_NOT_FOUND", "PAYLOAD_TOO_LARGE", "QUOTA_EXCEEDED"),
         },
       },
     },
