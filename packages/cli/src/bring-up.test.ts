@@ -45,25 +45,38 @@ it("a refusal for another reason has no hints about a daemon or a session", () =
   expect(startFailure(failure)).toBe(failure);
 });
 
-it("a data directory of the older program is not touched, with a separate exit code", async () => {
-  const dataDir = await mkdtemp(join(tmpdir(), "sandkasten-cli-"));
-  onTestFinished(async () => await rm(dataDir, { recursive: true, force: true }));
-  const older = new DatabaseSync(join(dataDir, "sandkasten.db"));
-  older.exec("CREATE TABLE sessions (id TEXT, image TEXT, container_id TEXT, status TEXT)");
-  older.close();
-  const env = { SANDKASTEN_DATA_DIR: dataDir, SANDKASTEN_LOG_LEVEL: "silent" };
-  const config = await loadConfig({ env, cwd: dataDir, home: dataDir, isRoot: false });
-  const refusal: unknown = await bringUp(config, new Interrupts(() => undefined)).catch(
-    (error: unknown) => error,
-  );
-  expect(describeFailure(refusal)).toMatchObject({
-    code: "CONFLICT",
-    message: expect.stringContaining("is the database of the older Sandkasten"),
-    hint: expect.stringContaining("--data-dir"),
-    exitCode: 3,
-  });
-  expect(await readdir(dataDir)).toEqual(["sandkasten.db"]);
-});
+it.each([
+  ["the data directory", (dataDir: string) => ({ SANDKASTEN_DATA_DIR: dataDir }), "--data-dir"],
+  [
+    "a database elsewhere",
+    (dataDir: string) => ({
+      SANDKASTEN_DATA_DIR: join(dataDir, "own"),
+      SANDKASTEN_DB_PATH: join(dataDir, "sandkasten.db"),
+    }),
+    "SANDKASTEN_DB_PATH",
+  ],
+])(
+  "%s of the older program is not touched, with a separate exit code",
+  async (_, places, hint) => {
+    const dataDir = await mkdtemp(join(tmpdir(), "sandkasten-cli-"));
+    onTestFinished(async () => await rm(dataDir, { recursive: true, force: true }));
+    const older = new DatabaseSync(join(dataDir, "sandkasten.db"));
+    older.exec("CREATE TABLE sessions (id TEXT, image TEXT, container_id TEXT, status TEXT)");
+    older.close();
+    const env = { ...places(dataDir), SANDKASTEN_LOG_LEVEL: "silent" };
+    const config = await loadConfig({ env, cwd: dataDir, home: dataDir, isRoot: false });
+    const refusal: unknown = await bringUp(config, new Interrupts(() => undefined)).catch(
+      (error: unknown) => error,
+    );
+    expect(describeFailure(refusal)).toMatchObject({
+      code: "CONFLICT",
+      message: expect.stringContaining("is the database of the older Sandkasten"),
+      hint: expect.stringContaining(hint),
+      exitCode: 3,
+    });
+    expect(await readdir(dataDir)).toEqual(["sandkasten.db"]);
+  },
+);
 
 it("an interrupted start is aborted", async () => {
   const dataDir = await mkdtemp(join(tmpdir(), "sandkasten-cli-"));

@@ -47,22 +47,26 @@ export function startFailure(cause: unknown): unknown {
       cause,
     });
   if (code !== "CONFLICT") return cause;
-  if (isForeign(cause))
-    return new CliFailure(message, {
-      hint: "Choose another directory with --data-dir or SANDKASTEN_DATA_DIR. Sessions and images of the older program are not imported.",
-      code,
-      cause,
-      exitCode: FOREIGN_EXIT_CODE,
-    });
+  const other = FOREIGN_HINTS.get(reasonOf(cause));
+  if (other !== undefined) {
+    const hint = `${other}; sessions and images of the older program are not imported.`;
+    return new CliFailure(message, { hint, code, cause, exitCode: FOREIGN_EXIT_CODE });
+  }
   const hint = isHeldByAnother(cause)
     ? "A daemon may already be running: check with `sandkasten doctor`. Two daemons need different --listen and --data-dir."
     : "`sandkasten doctor` checks the machine and the daemon.";
   return new CliFailure(message, { hint, code, cause });
 }
 
-function isForeign(error: unknown): boolean {
+/** By the reason that the daemon gives: what is another program's. */
+const FOREIGN_HINTS: ReadonlyMap<unknown, string> = new Map([
+  ["foreign_data_dir", "Start with --data-dir DIRECTORY or SANDKASTEN_DATA_DIR"],
+  ["foreign_db_path", "Start with --set db_path=FILE or SANDKASTEN_DB_PATH"],
+]);
+
+function reasonOf(error: unknown): unknown {
   const details = error instanceof Error && "details" in error ? error.details : undefined;
-  return Object(details).reason === "foreign_data_dir";
+  return Object(details).reason;
 }
 
 /** SQLite's code for a file that another process has locked, whether the lock or the database. */

@@ -14,14 +14,10 @@ const REASONS: Readonly<Record<string, string>> = {
 
 const HINT = "Check the path on this machine.";
 /** For paths that may also be in a session. */
-const HINT_OF_COPIES =
+export const HINT_OF_COPIES =
   "Check the path on this machine; one in a session is written as SESSION:path.";
 
-export function localFailure(
-  path: string,
-  cause: NodeJS.ErrnoException,
-  hint = HINT_OF_COPIES,
-): CliFailure {
+export function localFailure(path: string, cause: NodeJS.ErrnoException, hint = HINT): CliFailure {
   const { code = cause.message, syscall } = cause;
   const reason = code === "ENOENT" && syscall === "mkdir" ? "cannot be created" : REASONS[code];
   return new CliFailure(`${path} ${reason ?? `cannot be used (${code})`}.`, {

@@ -6,8 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { freePort } from "../../../tests/support/free-port.ts";
-import { ERROR_CATALOGUE } from "../../protocol/src/errors.ts";
-import { HINTS } from "./report-failure.ts";
+import { ERROR_CATALOGUE, SandboxError } from "../../protocol/src/errors.ts";
+import { describeFailure, HINTS } from "./report-failure.ts";
 import { TestDaemon } from "./testing/test-daemon.ts";
 import { TestCli } from "./testing/test-host.ts";
 
@@ -51,6 +51,16 @@ interface Case {
 }
 
 const NOWHERE = { SANDKASTEN_URL: "CLOSED" };
+
+describe("a refusal", () => {
+  it.each([
+    [{ operation: "write", reason: "permission" }, /^Code in a sandbox can write to \/workspace/],
+    [undefined, /^Leave out what is not allowed, or ask the administrator/],
+  ])("has a hint for the one who refused: %j", (details, hint) => {
+    const error = new SandboxError("PERMISSION_DENIED", "no", { ...(details && { details }) });
+    expect(describeFailure(error).hint).toMatch(hint);
+  });
+});
 
 describe("a failure", () => {
   const cases: readonly Case[] = [
@@ -129,6 +139,22 @@ describe("a failure", () => {
     },
     { args: "open --workspace UPPER", says: /workspace_id/, hint: /Correct the value/ },
     { args: "open --profile none", code: 2, says: /--profile/, hint: /`sandkasten open --help`/ },
+    {
+      args: "open --network",
+      says: /network/,
+      hint: /^Leave out what is not allowed, or ask the administrator/,
+    },
+    {
+      args: "forward SESSION 99999",
+      code: 2,
+      says: /'99999' is invalid for argument 'ports'\. It must be a port/,
+      hint: /`sandkasten forward --help`/,
+    },
+    {
+      args: "init --output no/such.yaml",
+      says: /\/no\/such\.yaml does not exist/,
+      hint: /^Check the path on this machine\.$/,
+    },
     { args: "frobnicate", code: 2, says: /unknown command/, hint: /`sandkasten --help`/ },
     {
       args: "--url http://x exec",

@@ -94,8 +94,18 @@ function codedError(error: unknown): CodedError | undefined {
     code,
     message: error.message,
     ...(code === "CONNECTION_FAILED" && connectionFailure(error)),
+    ...(code === "PERMISSION_DENIED" && isFromSandbox(error) && { hint: WRITABLE_PLACES }),
     ...(typeof requestId === "string" && { requestId }),
   };
+}
+
+const WRITABLE_PLACES =
+  "Code in a sandbox can write to /workspace, /tmp and the home directory; with the profile `root` it can also change the image.";
+
+/** Whether an operation inside the sandbox was refused, rather than the request. */
+function isFromSandbox(error: Error): boolean {
+  const { details } = error as Error & { readonly details?: Readonly<Record<string, unknown>> };
+  return details?.["operation"] !== undefined;
 }
 
 const CHECK_ADDRESS = "Check the address in --url or SANDKASTEN_URL.";
@@ -160,7 +170,7 @@ export const HINTS = {
     "Use a key that has this scope, with --api-key or SANDKASTEN_API_KEY. An administrator creates one with `sandkasten key create`.",
   KEY_NOT_FOUND: "List keys and their ids with `sandkasten key list`.",
   PERMISSION_DENIED:
-    "In a sandbox, write to /workspace, /tmp or the home directory. If the daemon refused the request, ask its administrator.",
+    "Leave out what is not allowed, or ask the administrator of the daemon to allow it.",
   CONFLICT:
     "`sandkasten ls --all` shows the state of each session, `sandkasten workspace ls` shows which workspaces are in use.",
   NO_SHELL: "Run the program itself: add --argv, or write it with its arguments after `--`.",

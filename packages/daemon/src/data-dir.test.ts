@@ -95,6 +95,20 @@ describe("a data directory of the older program", () => {
     expect(await contentOf(directory)).toEqual(before);
   });
 
+  it("is distinguished from a database elsewhere, which only db_path names", async () => {
+    const elsewhere = join(directory, "elsewhere");
+    await mkdir(elsewhere);
+    const path = join(elsewhere, "sandkasten.db");
+    const database = new DatabaseSync(path);
+    database.exec(olderSchema("container_id TEXT NOT NULL DEFAULT ''"));
+    database.close();
+    await expect(prepare(join(directory, "data"), path)).rejects.toMatchObject({
+      message: expect.stringMatching(`Choose another db_path, .* move ${path} away$`),
+      details: { reason: "foreign_db_path" },
+    });
+    expect(await readdir(directory)).toEqual(["elsewhere"]);
+  });
+
   it("is recognised while its tables are only in the log, with the program running", async () => {
     const database = new DatabaseSync(join(directory, "sandkasten.db"));
     database.exec("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0");

@@ -4,7 +4,7 @@
  */
 import { randomUUID } from "node:crypto";
 import { rm, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { SandboxError } from "@sandkasten/protocol";
 import type { Config } from "./config/config.ts";
 import { makeDirectory } from "./make-directory.ts";
@@ -23,13 +23,15 @@ export async function prepareDataDir({
     const foreigner = await foreignerAt(path).catch((cause: unknown) => {
       throw unusable("db_path", path, cause);
     });
-    if (foreigner !== undefined) throw foreign(path, DATABASES[foreigner], dataDir);
+    if (foreigner === undefined) continue;
+    if (dirname(path) === dataDir) throw foreign(path, DATABASES[foreigner], "data_dir", dataDir);
+    throw foreign(path, DATABASES[foreigner], "db_path", path);
   }
   const images = join(dataDir, IMAGES_DIRECTORY);
   const areForeign = await hasForeignImages(images).catch((cause: unknown) => {
     throw unusable("data_dir", dataDir, cause);
   });
-  if (areForeign) throw foreign(images, "has the images of another program", dataDir);
+  if (areForeign) throw foreign(images, "has the images of another program", "data_dir", dataDir);
   try {
     await makeDirectory(dataDir, 0o700);
     const probe = join(dataDir, `.probe-${randomUUID()}`);
@@ -46,12 +48,12 @@ const DATABASES: Readonly<Record<Foreigner, string>> = {
   unknown: "is the database of another program",
 };
 
-function foreign(path: string, whose: string, dataDir: string): SandboxError {
+function foreign(path: string, whose: string, key: string, place: string): SandboxError {
   return new SandboxError(
     "CONFLICT",
     `${path} ${whose}; this daemon cannot take it over and has changed nothing. ` +
-      `Choose another data_dir, or stop that program and move ${dataDir} away`,
-    { details: { reason: "foreign_data_dir" } },
+      `Choose another ${key}, or stop that program and move ${place} away`,
+    { details: { reason: `foreign_${key}` } },
   );
 }
 

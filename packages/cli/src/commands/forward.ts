@@ -31,9 +31,12 @@ export function addForwardCommand(program: Command, cli: Cli): void {
         "interrupt it. For databases, debuggers and other programs that are not web pages.",
     )
     .argument("<session>", "id of the session, or an unambiguous prefix")
-    .argument("<ports...>", "PORT, or PORT:LOCAL for another local port; 0 chooses a free port")
-    .action(async (id: string, texts: readonly string[]) => {
-      const asked = texts.map(parseForwarded);
+    .argument(
+      "<ports...>",
+      "PORT, or PORT:LOCAL for another local port; 0 chooses a free port",
+      (text, before?: readonly Forwarded[]) => [...(before ?? []), parseForwarded(text)],
+    )
+    .action(async (id: string, asked: readonly Forwarded[]) => {
       const client = await cli.connect();
       const session = await findSession(cli, client, id);
       using servers = new DisposableStack();

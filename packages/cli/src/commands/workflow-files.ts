@@ -17,6 +17,8 @@ export function addWorkflowFilesCommands(workflow: Command, cli: Cli): void {
     await withAgentService(cli, options, "files", async ({ client }) => {
       const workflows = await client.workflows({ signal });
       if (cli.wantsJson()) return cli.out.line(plainJson(workflows, 2));
+      if (workflows.length === 0)
+        return cli.err.line("There are no workflows yet. Add one as workflows/NAME.yaml.");
       await printTable(cli.out, columns(cli), workflows);
     });
   });

@@ -7,7 +7,7 @@ import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { makeDirectory } from "@sandkasten/daemon/make-directory";
 import { CliFailure } from "../failure.ts";
-import { localFailure } from "../local-failure.ts";
+import { HINT_OF_COPIES, localFailure } from "../local-failure.ts";
 import type { CopySource, CopyTarget, PlacedTarget, Thing } from "./endpoint.ts";
 import { contentBytes, packDirectory } from "./tar-pack.ts";
 import { unpackArchive } from "./tar-unpack.ts";
@@ -18,7 +18,7 @@ export function localSource(given: string, workingDirectory: string): CopySource
     shown: given,
     async look(): Promise<Thing> {
       const found = await stat(path).catch((cause: NodeJS.ErrnoException) => {
-        throw localFailure(given, cause);
+        throw localFailure(given, cause, HINT_OF_COPIES);
       });
       // `dir/.` means its contents, and so does a name without meaning, like `..`.
       const name = /(^|\/)\.{1,2}\/?$/.test(given) ? "" : basename(path);
@@ -38,7 +38,7 @@ export function localTarget(given: string, workingDirectory: string): CopyTarget
     async place(thing): Promise<PlacedTarget> {
       const found = await stat(path).catch((cause: NodeJS.ErrnoException) => {
         if (cause.code === "ENOENT") return undefined;
-        throw localFailure(given, cause);
+        throw localFailure(given, cause, HINT_OF_COPIES);
       });
       const intoDirectory = found?.isDirectory() ?? given.endsWith("/");
       const target = intoDirectory ? join(path, thing.name) : path;
