@@ -71,6 +71,30 @@ describe("files of a real sandbox", () => {
     },
   );
 
+  it.each([
+    ["sessions", "."],
+    ["sessions", "./"],
+    ["workspaces", "."],
+    ["workspaces", "/"],
+  ])("have their usual path in the list of a root: %s, %s", async (place, root) => {
+    const headers = { authorization: `Bearer ${daemon.apiKey}` };
+    const of = `${daemon.url}/v1/${place}/${place === "sessions" ? session.id : "plain"}/fs`;
+    await fetch(`${of}/file?path=listed`, { method: "PUT", body: "1", headers });
+    const response = await fetch(`${of}?path=${root}`, { headers });
+    expect(await response.json()).toMatchObject({
+      path: "/workspace",
+      entries: expect.arrayContaining([
+        expect.objectContaining({ path: "/workspace/listed", name: "listed" }),
+      ]),
+    });
+  });
+
+  it("of a workspace are not written by a path that ends in a slash either", async () => {
+    await expect(client.workspaces.files("plain").write("/made/", "")).rejects.toMatchObject({
+      code: "NOT_A_FILE",
+    });
+  });
+
   it("are not named by a path that ends in a slash", async () => {
     const { files } = session;
     await session.exec("mkdir -p slash/dir && touch slash/file && ln -s file slash/link");

@@ -84,7 +84,7 @@ function plain(path: Buffer): Buffer {
   const parts = text.split("/").filter((part) => part !== "" && part !== ".");
   const start = text.startsWith("/") ? "/" : "";
   const end = /\/\.?$/.test(text) && parts.length > 0 ? "/" : "";
-  return Buffer.from(start + parts.join("/") + end || ".", "latin1");
+  return Buffer.from(start + parts.join("/") + end || WORKSPACE, "latin1");
 }
 
 /** Resolves a path lexically; each byte becomes one character. */

@@ -69,7 +69,9 @@ function placed(asked: SandboxPath): SandboxPath;
 function placed(asked: SandboxPath): SandboxPath {
   const text = Buffer.from(asked).toString("latin1");
   if (!text.startsWith("/") || WORKSPACE_PATH.test(text)) return asked;
-  const path = Buffer.from(posix.join(WORKSPACE, posix.resolve(text)), "latin1");
+  const below = posix.resolve(text);
+  const end = below !== "/" && text.endsWith("/") ? "/" : "";
+  const path = Buffer.from(WORKSPACE + (below === "/" ? "" : below) + end, "latin1");
   return typeof asked === "string" ? path.toString() : path;
 }
 
