@@ -50,6 +50,8 @@ describe("a JSON body", () => {
     );
     const removal = { method: "DELETE", headers: typed };
     expect((await http.call(`/v1/sessions/${answer.json.id}`, removal)).status).toBe(200);
+    const repeated = { ...removal, body: "null" };
+    expect((await http.call(`/v1/sessions/${answer.json.id}`, repeated)).status).toBe(200);
   });
 
   it.each([
@@ -289,8 +291,9 @@ describe("a response", () => {
       (await http.call("/v1/version", { headers: { "x-request-id": given } })).headers.get(
         "x-request-id",
       );
-    expect(await idOf("req-1.A_b")).toBe("req-1.A_b");
-    for (const bad of ["", "a b", "a,b", 'a"b', "ü", "x".repeat(129)]) {
+    for (const good of ["req-1.A_b", "Root=1-67a;Parent=5/3:1", "x".repeat(128)])
+      expect(await idOf(good)).toBe(good);
+    for (const bad of ["", "a b", "a,b", 'a"b', "<b>", String.raw`a\b`, "ü", "x".repeat(129)]) {
       const made = await idOf(bad);
       expect(made).toMatch(/^[0-9a-f-]{36}$/);
     }

@@ -71,11 +71,13 @@ export function readJsonBodies(app: App, limits: HttpLimits, stallTimeoutMs: num
       finished = true;
       stall.stop();
       payload.off("data", onData).off("end", onEnd);
+      // What typed clients send where they have nothing to send.
+      const mayBeNull = request.method === "DELETE";
       if (error !== undefined) done(error, undefined);
-      else if (bytes <= LARGE_BODY_BYTES) parseInto(done, chunks);
+      else if (bytes <= LARGE_BODY_BYTES) parseInto(done, chunks, mayBeNull);
       else
         turns.take(() =>
-          parseInto((problem, body) => turns.take(() => done(problem, body)), chunks),
+          parseInto((problem, body) => turns.take(() => done(problem, body)), chunks, mayBeNull),
         );
     };
     payload.on("data", onData).on("end", onEnd).on("error", onError);
@@ -85,10 +87,14 @@ export function readJsonBodies(app: App, limits: HttpLimits, stallTimeoutMs: num
 function parseInto(
   done: (error: Error | null, body?: unknown) => void,
   chunks: readonly Buffer[],
+  mayBeNull: boolean,
 ): void {
   let body: unknown;
   try {
-    body = parseBody(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks));
+    body = parseBody(
+      chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks),
+      mayBeNull,
+    );
   } catch (error) {
     done(error as Error);
     return;
@@ -97,7 +103,7 @@ function parseInto(
 }
 
 /** Undefined without a body: if all fields are optional, so is the body. */
-function parseBody(bytes: Buffer): object | undefined {
+function parseBody(bytes: Buffer, mayBeNull: boolean): object | undefined {
   if (bytes.byteLength === 0) return undefined;
   if (!isUtf8(bytes))
     throw new SandboxError(
@@ -110,6 +116,7 @@ function parseBody(bytes: Buffer): object | undefined {
   } catch (cause) {
     throw new SandboxError("INVALID_REQUEST", "the body is not valid JSON", { cause });
   }
+  if (body === null && mayBeNull) return undefined;
   if (typeof body !== "object" || body === null || Array.isArray(body))
     throw new SandboxError("INVALID_REQUEST", "the body must be a JSON object");
   return body;

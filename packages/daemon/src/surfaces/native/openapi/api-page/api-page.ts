@@ -63,7 +63,7 @@ Generated from the OpenAPI document that the daemon serves. Its sources are the 
 
 A running daemon serves this document at \`/openapi.json\`, and an interactive reference with samples for curl, TypeScript and Python at \`/docs\`. The page needs no key; requests sent from it do.
 
-Send \`Authorization: Bearer <key>\` with every request, except where a call says that it needs no key. Bodies are JSON regardless of their \`Content-Type\`, except where bytes or a form are expected. \`null\` means that a field is absent, and so does an empty string where a field cannot be empty. Unknown fields are ignored and named in the response header \`X-Sandkasten-Ignored\`; a known field with an invalid value is an error. Every response has \`X-Request-ID\`: the one of the request, or a new one.
+Send \`Authorization: Bearer <key>\` with every request, except where a call says that it needs no key. Bodies are JSON regardless of their \`Content-Type\`, except where bytes or a form are expected. \`null\` means that a field is absent, and so does an empty string where a field cannot be empty. Unknown fields are ignored and named in the response header \`X-Sandkasten-Ignored\`; a known field with an invalid value is an error. Every response has \`X-Request-ID\`: the one of the request, if it has at most 128 visible ASCII characters without double quotes, commas, \`<\`, \`>\` and backslashes, or a new one.
 
 A \`?\` after a name marks an optional field.
 
