@@ -52,8 +52,8 @@ export class LiveSession {
   makingDigest: string | undefined;
   /** Set until the fate of an earlier daemon's sandbox is known; checks it now. */
   adoption: (() => Promise<void>) | undefined;
-  /** An earlier daemon ended while it created the session, so it will fail. */
-  isUnfinished = false;
+  /** Why its creation failed. Until the store has that, it stays `creating`. */
+  unmade: string | undefined;
   /** Set as soon as the end is decided: no new operations are admitted. */
   ending: Promise<void> | undefined;
   /** How it ends, while its sandbox is being destroyed and until a retry has succeeded. */

@@ -99,6 +99,9 @@ export class Reaper {
     if (session.row.status === "destroying" && session.ending === undefined) {
       const { status, reason } = session.endsAs ?? { status: "destroyed", reason: undefined };
       await sessions.end(session, status, reason ?? session.row.endReason);
+    } else if (session.row.status === "creating" && session.unmade !== undefined) {
+      // An earlier daemon's is ended when its backend has been asked about it.
+      if (session.adoption === undefined) await sessions.end(session, "failed", session.unmade);
     } else if (
       session.row.status !== "creating" &&
       session.ending === undefined &&

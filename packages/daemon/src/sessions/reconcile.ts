@@ -8,7 +8,7 @@ import { LiveSession } from "./live-session.ts";
 import { OrderedEvents } from "./ordered-events.ts";
 import { isUnreachable } from "./providers.ts";
 import { recoverEvents } from "./recover-events.ts";
-import { isLiving } from "./states.ts";
+import { isLiving, UNFINISHED } from "./states.ts";
 import type { LiveSessions } from "./live-sessions.ts";
 import { endExec, listed, refuseForeign, TakeOver } from "./take-over.ts";
 import type { Inheritance, Reconciled, TakeOverParts } from "./take-over.ts";
@@ -102,7 +102,7 @@ export class Reconciliation {
   #inherit(row: SessionRow, sandboxFence: number | undefined): LiveSession {
     const session = new LiveSession(row, this.#parts, sandboxFence);
     session.made.resolve();
-    session.isUnfinished = row.status === "creating";
+    if (row.status === "creating") session.unmade = UNFINISHED;
     return session;
   }
 

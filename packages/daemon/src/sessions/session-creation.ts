@@ -21,7 +21,6 @@ import { SessionMaker } from "./session-maker.ts";
 import type { SessionMakerParts } from "./session-maker.ts";
 import { planSession } from "./session-plan.ts";
 import type { SessionPlan } from "./session-plan.ts";
-import { UNFINISHED } from "./states.ts";
 import type { EndStatus } from "./states.ts";
 import { UncertainSessions } from "./uncertain-sessions.ts";
 
@@ -76,7 +75,7 @@ export class SessionCreation {
     if (existing !== undefined) return await this.#existing(existing, plan, options);
     const recorded = await this.#record(caller, options, plan, provider);
     if ("existing" in recorded) {
-      if (await this.#endUnfinished(recorded.existing))
+      if (await this.#endUnmade(recorded.existing))
         return await this.create(caller, options, trace);
       return await this.#existing(recorded.existing, plan, options);
     }
@@ -160,8 +159,12 @@ export class SessionCreation {
     } catch (error) {
       const failure = this.#whyNotMade(session, error);
       session.made.reject(failure);
-      if (isLostOwnership(error)) await this.#discard(session);
-      else if (!session.creation.signal.aborted) await this.#endFailed(session, failure);
+      if (isLostOwnership(error)) {
+        await this.#discard(session);
+        throw failure;
+      }
+      session.unmade = failureText(failure);
+      if (!session.creation.signal.aborted) await this.#endFailed(session, failure, session.unmade);
       throw failure;
     }
   }
@@ -191,10 +194,10 @@ export class SessionCreation {
     });
   }
 
-  /** The caller gets the original error, even if the cleanup fails too. */
-  async #endFailed(session: LiveSession, error: unknown): Promise<void> {
+  /** The caller gets the original error, even if the cleanup fails too; the reaper retries it. */
+  async #endFailed(session: LiveSession, error: unknown, reason: string): Promise<void> {
     session.failureCode = error instanceof SandboxError ? error.code : "INTERNAL_ERROR";
-    await this.#parts.end(session, "failed", failureText(error)).catch((failure: unknown) => {
+    await this.#parts.end(session, "failed", reason).catch((failure: unknown) => {
       this.#parts.log.error({ err: failure, session: session.row.id }, "cannot clean up a session");
     });
   }
@@ -205,6 +208,7 @@ export class SessionCreation {
     const row = await this.#parts.store.findByKey(caller.owner, key);
     const session = row && this.#parts.table.get(row.id);
     if (session === undefined) return undefined;
+    if (await this.#endUnmade(session.row)) return undefined;
     await this.#parts.settled(session.row.id);
     if (session.row.status === "destroying") return undefined;
     if (session.row.status !== "creating" && session.isOver)
@@ -215,13 +219,13 @@ export class SessionCreation {
     return undefined;
   }
 
-  /** What an earlier daemon did not finish no longer counts as the result of a repeated request. */
-  async #endUnfinished({ id }: SessionRow): Promise<boolean> {
+  /** What could not be created no longer counts as the result of a repeated request. */
+  async #endUnmade({ id }: SessionRow): Promise<boolean> {
     if (await this.#uncertain.end(id)) return true;
     const session = this.#parts.table.get(id);
-    if (session?.isUnfinished !== true) return false;
+    if (session?.unmade === undefined) return false;
     await this.#parts.settled(id);
-    await this.#parts.end(session, "failed", UNFINISHED);
+    await this.#parts.end(session, "failed", session.unmade);
     return true;
   }
 

@@ -717,6 +717,60 @@ describe("a session whose insertion succeeded without a response from the store"
   });
 });
 
+describe("a session whose sandbox was made while the store failed", () => {
+  const options = { idempotencyKey: "once", key: "user:a:b" };
+
+  async function begin() {
+    const store = { fails: true };
+    const { core, machine } = await start({
+      wrapStore: (inner) =>
+        overriding(inner, {
+          updateSession: async (...change) => {
+            if (store.fails) throw new Error("the connection is lost");
+            return await inner.updateSession(...change);
+          },
+        }),
+    });
+    await expect(core.sessions.create(ALICE, options)).rejects.toThrow("the connection is lost");
+    expect([core.counts().sessions.creating, machine.sandboxes.size]).toEqual([1, 1]);
+    return { core, machine, store };
+  }
+
+  it("is ended by the reaper as soon as the store works", async () => {
+    const { core, machine, store } = await begin();
+    await core.reaper.tick();
+    expect([core.counts().sessions.creating, machine.sandboxes.size]).toEqual([1, 1]);
+    store.fails = false;
+    await core.reaper.tick();
+    expect([core.counts().sessions.creating, machine.sandboxes.size]).toEqual([0, 0]);
+    const { rows } = await core.sessions.list(ALICE, {});
+    expect(rows).toMatchObject([
+      { status: "failed", endReason: "its sandbox could not be created" },
+    ]);
+  });
+
+  it.each([{ idempotencyKey: "once" }, { key: "user:a:b" }])(
+    "makes way for another request with its %o",
+    async (repeated) => {
+      const { core, machine, store } = await begin();
+      store.fails = false;
+      const again = "key" in repeated ? repeated : options;
+      const { session, created } = await core.sessions.create(ALICE, again);
+      expect([session.status, created]).toEqual(["running", true]);
+      expect([...machine.sandboxes.keys()]).toEqual([session.id]);
+    },
+  );
+
+  it("is ended by the reaper, too, if its owner could not destroy it", async () => {
+    const { core, machine, store } = await begin();
+    const { rows } = await core.sessions.list(ALICE, {});
+    await expect(core.sessions.destroy(ALICE, rows[0]!.id)).rejects.toThrow("lost");
+    store.fails = false;
+    await core.reaper.tick();
+    expect([core.counts().sessions.creating, machine.sandboxes.size]).toEqual([0, 0]);
+  });
+});
+
 describe("the pool", () => {
   const settings = { pool: [{ image: "host", profile: "restricted" as const, size: 2 }] };
 
