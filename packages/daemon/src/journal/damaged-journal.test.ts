@@ -4,6 +4,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import {
   JournalFixture,
   KIB,
+  MIB,
   patternAt,
   readAll,
   RECORD_ROOM as ROOM,
@@ -153,6 +154,25 @@ describe("a record that is lost among others", () => {
       }
     },
   );
+
+  it("is searched for within limits, however much its output looks like records", async () => {
+    const writer = await (await fixture.open({ maxBytesPerExec: 128 * MIB })).write("s", "e");
+    const output = Buffer.alloc(4 * MIB);
+    const length = 2 * MIB;
+    for (let at = 0; at < length; at += 64) {
+      output.writeUInt8(0x81, at);
+      output.writeUInt8(0xc2, at + 1);
+      output.writeUIntLE(1, at + 2, 6);
+      output.writeUInt32LE(length, at + 8);
+    }
+    await writer.append("stdout", output, 0);
+    await writer.append("stdout", patternAt(0, 100), 0);
+    await writer.close();
+    const [path] = await fixture.segments("s", "e");
+    await damageFile(path!, (content) => content.writeUInt8(0, 56));
+    const { bytes } = await readAll(await fixture.open(), "s", "e");
+    expect(bytes.length).toBe(0);
+  });
 
   it("takes the damaged ones beside it with it, and no other", async () => {
     const path = await writeRecords("e");

@@ -668,7 +668,7 @@ describe("a session whose insertion succeeded without a response from the store"
   /** A store that does not respond after the insertion until the test releases it. */
   async function begin(isSilentAfter: boolean) {
     const failure = new SandboxError("INTERNAL_ERROR", "the connection broke");
-    const state = { isBreaking: true, isSilent: false };
+    const state = { isBreaking: true, isSilent: false, isTaken: false };
     const { core, store } = await start({
       wrapStore: (inner: SessionStore) =>
         overriding(inner, {
@@ -681,7 +681,8 @@ describe("a session whose insertion succeeded without a response from the store"
           },
           getSession: async (id) => {
             if (state.isSilent) throw failure;
-            return await inner.getSession(id);
+            const row = await inner.getSession(id);
+            return row && state.isTaken ? { ...row, fence: row.fence + 1 } : row;
           },
         }),
     });
@@ -706,6 +707,17 @@ describe("a session whose insertion succeeded without a response from the store"
     state.isSilent = false;
     await core.reaper.tick();
     expect(await statuses()).toEqual(["failed"]);
+  });
+
+  it("is left to the daemon that took it over", async () => {
+    const { core, state, statuses } = await begin(true);
+    await core.reaper.tick();
+    state.isSilent = false;
+    state.isTaken = true;
+    await core.reaper.tick();
+    state.isTaken = false;
+    await core.reaper.tick();
+    expect(await statuses()).toEqual(["creating"]);
   });
 
   it("does not block the repeated request", async () => {
