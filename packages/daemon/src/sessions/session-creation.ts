@@ -1,5 +1,5 @@
 /** Creates sessions: plans, records and creates them, or finds the existing one. */
-import { setTimeout as sleep } from "node:timers/promises";
+import { setImmediate as otherWork, setTimeout as sleep } from "node:timers/promises";
 import { SandboxError } from "@sandkasten/protocol";
 import type { Events } from "../events/recorder.ts";
 import type { SessionNetworks } from "../network/session-networks.ts";
@@ -55,6 +55,8 @@ export class SessionCreation {
   readonly #parts: SessionCreationParts;
   readonly #maker: SessionMaker;
   readonly #uncertain: UncertainSessions;
+  /** Settles when the next request may begin. */
+  #turn: Promise<void> = Promise.resolve();
 
   constructor(parts: SessionCreationParts) {
     this.#parts = parts;
@@ -67,6 +69,7 @@ export class SessionCreation {
     options: CreateSessionOptions,
     trace?: TraceContext,
   ): Promise<Created> {
+    await this.#nextTurn();
     const { settings, providers } = this.#parts;
     const provider = providers.choose(options.backend);
     await providers.ready(provider.backend);
@@ -91,6 +94,16 @@ export class SessionCreation {
     }
     observation.created(session.row.acquireSource);
     return { row: session.shown, created: true };
+  }
+
+  /**
+   * One in each turn of the event loop: in a burst, the first would otherwise wait until all have been
+   * planned and stored, and so would commands of other sessions.
+   */
+  async #nextTurn(): Promise<void> {
+    const turn = this.#turn;
+    this.#turn = turn.then(() => otherWork());
+    await turn;
   }
 
   /** Ends what the store has of creations that it did not answer. */

@@ -237,6 +237,31 @@ describe("create()", () => {
     expect(specs.filter(({ network }) => network === "full")).toHaveLength(1);
   });
 
+  it("leaves turns of the event loop to others between the sessions of a burst", async () => {
+    let turn = 0;
+    let isOver = false;
+    const begun: { readonly number: unknown; readonly turn: number }[] = [];
+    const { core } = await start({
+      wrapStore: (inner: SessionStore) =>
+        overriding(inner, {
+          insertSession: async (row, maxSessions) => {
+            begun.push({ number: row.metadata["number"], turn });
+            return await inner.insertSession(row, maxSessions);
+          },
+        }),
+    });
+    const counting = (async () => {
+      for (; !isOver; turn++) await turnOfLoop();
+    })();
+    await Promise.all(
+      ["0", "1", "2", "3"].map((number) => core.sessions.create(ALICE, { metadata: { number } })),
+    );
+    isOver = true;
+    await counting;
+    expect(begun.map(({ number }) => number)).toEqual(["0", "1", "2", "3"]);
+    expect(new Set(begun.map((one) => one.turn)).size).toBe(4);
+  });
+
   it("leaves a failed session, and nothing else, if the backend fails", async () => {
     const failing = (backend: Backend): Backend =>
       overriding(backend, { create: () => Promise.reject(new Error("no")) });
