@@ -55,28 +55,25 @@ it.each([
     }),
     "SANDKASTEN_DB_PATH",
   ],
-])(
-  "%s of the older program is not touched, with a separate exit code",
-  async (_, places, hint) => {
-    const dataDir = await mkdtemp(join(tmpdir(), "sandkasten-cli-"));
-    onTestFinished(async () => await rm(dataDir, { recursive: true, force: true }));
-    const older = new DatabaseSync(join(dataDir, "sandkasten.db"));
-    older.exec("CREATE TABLE sessions (id TEXT, image TEXT, container_id TEXT, status TEXT)");
-    older.close();
-    const env = { ...places(dataDir), SANDKASTEN_LOG_LEVEL: "silent" };
-    const config = await loadConfig({ env, cwd: dataDir, home: dataDir, isRoot: false });
-    const refusal: unknown = await bringUp(config, new Interrupts(() => undefined)).catch(
-      (error: unknown) => error,
-    );
-    expect(describeFailure(refusal)).toMatchObject({
-      code: "CONFLICT",
-      message: expect.stringContaining("is the database of the older Sandkasten"),
-      hint: expect.stringContaining(hint),
-      exitCode: 3,
-    });
-    expect(await readdir(dataDir)).toEqual(["sandkasten.db"]);
-  },
-);
+])("%s of the older program is not touched, with a separate exit code", async (_, places, hint) => {
+  const dataDir = await mkdtemp(join(tmpdir(), "sandkasten-cli-"));
+  onTestFinished(async () => await rm(dataDir, { recursive: true, force: true }));
+  const older = new DatabaseSync(join(dataDir, "sandkasten.db"));
+  older.exec("CREATE TABLE sessions (id TEXT, image TEXT, container_id TEXT, status TEXT)");
+  older.close();
+  const env = { ...places(dataDir), SANDKASTEN_LOG_LEVEL: "silent" };
+  const config = await loadConfig({ env, cwd: dataDir, home: dataDir, isRoot: false });
+  const refusal: unknown = await bringUp(config, new Interrupts(() => undefined)).catch(
+    (error: unknown) => error,
+  );
+  expect(describeFailure(refusal)).toMatchObject({
+    code: "CONFLICT",
+    message: expect.stringContaining("is the database of the older Sandkasten"),
+    hint: expect.stringContaining(hint),
+    exitCode: 3,
+  });
+  expect(await readdir(dataDir)).toEqual(["sandkasten.db"]);
+});
 
 it("an interrupted start is aborted", async () => {
   const dataDir = await mkdtemp(join(tmpdir(), "sandkasten-cli-"));
