@@ -19,8 +19,8 @@ describe.each(["bash", "dash", "busybox"] as const)("a shell (%s)", (shell) => {
   });
 
   test("keeps a directory whose name is not UTF-8", async () => {
-    const odd = String.raw`"$(printf '/tmp/\377 %%d\n\047\\n/.')"`;
-    await sandbox.sh(`mkdir ${odd}; cd ${odd}; touch() { : >"$1"; }; touch here`);
+    const odd = String.raw`"$(printf '/tmp/\377 %%d\n\047\\n')"`;
+    expect((await sandbox.sh(`mkdir ${odd} && cd ${odd} && : > here`)).exitCode).toBe(0);
     const there = "[ -e here ] && echo there; [ -e ./usr ] || echo not root";
     const found = { stdout: "there\nnot root\n", stderr: "" };
     expect(await sandbox.sh(there)).toMatchObject(found);
