@@ -15,6 +15,7 @@ import type { NativeContext } from "./native/context.ts";
 import { NativeErrors } from "./native/native-errors.ts";
 import { NativeAdmission } from "./native/admission.ts";
 import { readJsonBodies } from "./http/bodies/json-body.ts";
+import { RequestMemory } from "./http/request/request-memory.ts";
 import { KeyRing } from "./http/admission/keys.ts";
 import type { KeyHolder } from "./http/admission/keys.ts";
 import { OpenRequests } from "./http/admission/open-requests.ts";
@@ -116,6 +117,7 @@ export async function buildHttpApp(options: HttpAppOptions): Promise<FastifyInst
     errorFormat: new NativeErrors(options.hostPaths ?? [dirname(uploadDir)]),
     metrics: options.metrics ?? new DaemonMetrics(),
     previews,
+    memory: new RequestMemory(),
   };
   const peers = options.peer === undefined ? undefined : new PeerTokens(options.peer);
   const admission = new NativeAdmission({
@@ -149,7 +151,7 @@ export async function buildHttpApp(options: HttpAppOptions): Promise<FastifyInst
   forwardElsewhere(app, context, peers);
   app.decorateRequest("preview");
   reportIgnoredFields(app, validation);
-  readJsonBodies(app, limits, context.stallTimeoutMs);
+  readJsonBodies(app, context);
   await describeApi(app, options.version);
   await registerRoutes(app, context);
   if (options.dashboard !== undefined) {

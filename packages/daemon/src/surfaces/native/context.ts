@@ -5,6 +5,7 @@ import type { DaemonMetrics } from "../../telemetry/daemon-metrics.ts";
 import type { HttpLimits } from "../http/app.ts";
 import type { NativeErrors } from "./native-errors.ts";
 import type { Previews } from "../preview/previews.ts";
+import type { RequestMemory } from "../http/request/request-memory.ts";
 import type { Shutdown } from "../http/connection/shutdown.ts";
 
 export interface NativeContext {
@@ -25,4 +26,5 @@ export interface NativeContext {
   readonly errorFormat: NativeErrors;
   readonly metrics: DaemonMetrics;
   readonly previews: Previews;
+  readonly memory: RequestMemory;
 }

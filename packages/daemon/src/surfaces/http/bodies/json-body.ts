@@ -5,8 +5,7 @@ import type { FastifyRequest } from "fastify";
 import { JsonShape } from "../../../json-shape.ts";
 import { ObservedDeadline } from "../../../observed-deadline.ts";
 import type { App, HttpLimits, RouteBody } from "../app.ts";
-import { BodyMemory } from "./body-memory.ts";
-import type { HeldBytes } from "./body-memory.ts";
+import type { HeldBytes, RequestMemory } from "../request/request-memory.ts";
 import { Turns } from "./turns.ts";
 
 /** For bodies with names, paths and numbers. */
@@ -22,17 +21,22 @@ export function maxBodyBytes(body: RouteBody, limits: HttpLimits): number {
   return body === "content" ? limits.maxBodyBytes : limits.maxUploadBytes;
 }
 
-export function readJsonBodies(app: App, limits: HttpLimits, stallTimeoutMs: number): void {
+export interface JsonBodyOptions {
+  readonly limits: HttpLimits;
+  readonly stallTimeoutMs: number;
+  readonly memory: RequestMemory;
+}
+
+export function readJsonBodies(
+  app: App,
+  { limits, stallTimeoutMs, memory }: JsonBodyOptions,
+): void {
   const turns = new Turns();
-  const memory = new BodyMemory();
   const held = new WeakMap<FastifyRequest, HeldBytes>();
   app.addHook("preParsing", (request, reply, _payload, done) => {
     // Other bodies are small, or not kept.
-    if (request.routeOptions.config.body === "content") {
-      const bytes = memory.hold(request.caller.owner);
-      held.set(request, bytes);
-      reply.raw.once("close", () => bytes.release());
-    }
+    if (request.routeOptions.config.body === "content")
+      held.set(request, memory.holdFor(request, reply));
     done();
   });
   app.removeAllContentTypeParsers();

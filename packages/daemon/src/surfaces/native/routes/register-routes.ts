@@ -64,7 +64,7 @@ export async function registerRoutes(app: App, context: NativeContext): Promise<
         done();
       });
       for (const space of spaces) {
-        fileRoutes(v1, space);
+        fileRoutes(v1, space, context.memory);
         downloadRoutes(v1, space, context);
         archiveDownloadRoutes(v1, space, context);
         watchRoutes(v1, space, context);

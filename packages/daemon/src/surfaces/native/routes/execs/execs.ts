@@ -15,6 +15,7 @@ import {
   idempotencyHeaders,
   KNOWN_EXEC_ERRORS,
 } from "../../openapi/documented-responses.ts";
+import { collectWithin } from "./collect-within.ts";
 import { endError, execInfoBody, execResultBody, matchBody } from "../../bodies/exec-body.ts";
 import { startOptions } from "../../bodies/exec-request.ts";
 import { cancelWhenGone } from "./cancel-when-gone.ts";
@@ -63,7 +64,7 @@ export function execRoutes(app: App, context: NativeContext): void {
         waitMs: body.wait_ms,
         until: body.until,
       });
-      const collected = await exec.collect();
+      const collected = await collectWithin(context.memory.holdFor(request, reply), exec);
       const info = await execInfo(exec, row);
       const result = {
         ...(await execResultBody(info, collected, body.raw_output === true)),

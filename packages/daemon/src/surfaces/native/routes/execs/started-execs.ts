@@ -15,6 +15,7 @@ import {
 import { errors, KNOWN_EXEC_ERRORS, LIVING_ERRORS } from "../../openapi/documented-responses.ts";
 import { execResultBody, matchBody } from "../../bodies/exec-body.ts";
 import { outputPageBody } from "../../bodies/output-page.ts";
+import { collectWithin } from "./collect-within.ts";
 import { signalNumber } from "../../bodies/signal-number.ts";
 import type { App } from "../../../http/app.ts";
 import type { NativeContext } from "../../context.ts";
@@ -43,10 +44,11 @@ function outputRoutes(app: App, context: NativeContext): void {
         summary: "Read a command's output from a cursor, optionally waiting for more",
         params: execParams,
         querystring: readOutputQuery,
-        response: { 200: outputPageSchema, ...errors(KNOWN_EXEC_ERRORS) },
+        response: { 200: outputPageSchema, ...errors(KNOWN_EXEC_ERRORS, "QUOTA_EXCEEDED") },
       },
     },
-    async ({ caller, params, query }, reply) => {
+    async (request, reply) => {
+      const { caller, params, query } = request;
       const cursor = query.cursor ?? 0;
       const gone = new AbortController();
       reply.raw.once("close", () => gone.abort());
@@ -60,6 +62,8 @@ function outputRoutes(app: App, context: NativeContext): void {
         }),
         `the command ${params.eid}`,
       );
+      const pageBytes = found.page.chunks.reduce((sum, { bytes }) => sum + bytes.byteLength, 0);
+      context.memory.holdFor(request, reply).add(2 * pageBytes);
       const info = await execInfo(exec, found.exec);
       return await outputPageBody(cursor, found, info, query.raw === true);
     },
@@ -78,13 +82,15 @@ function outputRoutes(app: App, context: NativeContext): void {
         response: { 200: execResultSchema, ...errors(KNOWN_EXEC_ERRORS) },
       },
     },
-    async ({ caller, params, body }, reply) => {
+    async (request, reply) => {
+      const { caller, params, body } = request;
       const exec = await execs.get(caller, params.id, params.eid);
       const { row, matched } = await waitForExec(context, reply, exec, {
         waitMs: body.wait_ms ?? body.timeout_ms,
         until: body.until,
       });
-      const collected = await exec.collect(body.output_budget_bytes);
+      const held = context.memory.holdFor(request, reply);
+      const collected = await collectWithin(held, exec, body.output_budget_bytes);
       const info = await execInfo(exec, row);
       const result = await execResultBody(info, collected, body.raw_output === true);
       return { ...result, ...matchBody(matched) };

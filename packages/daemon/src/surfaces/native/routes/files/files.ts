@@ -21,20 +21,22 @@ import { errors, FILE_ERRORS, WRITE_ERRORS } from "../../openapi/documented-resp
 import { contentOf, fileEntryBody, writtenFileBody } from "../../bodies/file-body.ts";
 import { askedPath, pathBody, pathOf, pathsOf, WORKSPACE } from "../../bodies/path-body.ts";
 import type { App } from "../../../http/app.ts";
+import { memoryExceeded } from "../../../http/request/request-memory.ts";
+import type { RequestMemory } from "../../../http/request/request-memory.ts";
 import type { FileSpace } from "./file-space.ts";
 import { writeFile } from "./write-file.ts";
 
 const DEFAULT_READ_BYTES = 1_048_576;
 const MAX_READ_BYTES = 16_777_216;
 
-export function fileRoutes(app: App, space: FileSpace): void {
-  contentRoutes(app, space);
+export function fileRoutes(app: App, space: FileSpace, memory: RequestMemory): void {
+  contentRoutes(app, space, memory);
   lookupRoutes(app, space);
   treeRoutes(app, space);
 }
 
 /** Contents of small files. */
-function contentRoutes(app: App, space: FileSpace): void {
+function contentRoutes(app: App, space: FileSpace, memory: RequestMemory): void {
   const { prefix, params } = space;
   const tags = [space.tag];
 
@@ -70,12 +72,16 @@ function contentRoutes(app: App, space: FileSpace): void {
         response: { 200: readFileSchema, ...errors(FILE_ERRORS) },
       },
     },
-    async (request) => {
+    async (request, reply) => {
       const path = pathOf(request.query);
       const { max_bytes: asked = 0 } = request.query;
       const length = Math.min(asked === 0 ? DEFAULT_READ_BYTES : asked, MAX_READ_BYTES);
       using files = await space.open(request.caller, request.params.id, path);
       const { size, version, body } = await files.readFile(path, { length });
+      if (!memory.holdFor(request, reply).tryAdd(2 * Math.min(size, length))) {
+        await body.cancel();
+        throw memoryExceeded();
+      }
       const content = Buffer.concat(await Array.fromAsync(body));
       return {
         ...askedPath(path),
