@@ -3,7 +3,7 @@
 //! starting one from the daemon, which is large, blocks the daemon for several.
 //!
 //! A request is a line `ID COMMAND JSON` on stdin, and its answer a line `ID JSON` on stdout, as soon
-//! as the child has ended. The server only parses up to the command: the child handles the JSON and its
+//! as the child has it. The server only parses up to the command: the child handles the JSON and its
 //! errors.
 //!
 //! SECURITY: only the process that started it can send requests, through a private descriptor; it has
@@ -24,6 +24,8 @@ const READ_BYTES: usize = 64 << 10;
 const MAX_LINE_BYTES: usize = 8 << 20;
 /// The maximum output kept of a child that ended without an answer.
 const MAX_SAID: usize = 4096;
+/// Comes after an answer, and in no JSON.
+const COMPLETE: u8 = 0;
 
 struct Server {
     requests: File,
@@ -41,6 +43,7 @@ struct Running {
     /// None after its end.
     output: Option<PipeReader>,
     text: Vec<u8>,
+    is_answered: bool,
 }
 
 /// Serves until the requests end, which they do with the daemon. Running children then continue,
@@ -75,6 +78,7 @@ impl Server {
         let ready = sys::wait_readable_any(&watched).context(|| "waiting for requests".into())?;
         for work in &mut self.running {
             work.listen()?;
+            work.pass_on()?;
         }
         let mut ended = ready[1..].iter();
         for work in self.running.extract_if(.., |_| ended.next() == Some(&true)) {
@@ -122,6 +126,7 @@ impl Server {
                     ended,
                     output: Some(output),
                     text: Vec::new(),
+                    is_answered: false,
                 });
                 Ok(())
             }
@@ -176,8 +181,11 @@ fn work(command: &str, request: &[u8], null: &File, answer: &PipeWriter, server:
         eprintln!("unknown command {command:?}");
         std::process::exit(2);
     };
+    let mut line = answer.to_string().into_bytes();
+    line.push(COMPLETE);
     // The reader may be gone; the work is done anyway, and a sweep finds it.
-    let _ = writeln!(io::stdout(), "{answer}");
+    let mut out = io::stdout();
+    let _ = out.write_all(&line).and_then(|()| out.flush());
     std::process::exit(0);
 }
 
@@ -197,29 +205,41 @@ impl Running {
         Ok(())
     }
 
-    /// Reaps the child and passes on its last output.
+    /// Passes on a complete answer. All that was asked for is done by then: a create's mounts, which are
+    /// released when the child ends, take some time.
+    fn pass_on(&mut self) -> Outcome<()> {
+        if let Some(text) = self.text.strip_suffix(&[COMPLETE])
+            && !self.is_answered
+        {
+            self.is_answered = true;
+            let said = String::from_utf8_lossy(text);
+            send(&self.id, said.lines().last().unwrap_or_default())?;
+        }
+        Ok(())
+    }
+
+    /// Reaps the child, and tells how it ended if it has not answered.
     fn finish(mut self) -> Outcome<()> {
         let status =
             sys::wait_child(self.child).context(|| "waiting for a child process".into())?;
         self.listen()?;
-        send(&self.id, &answer(&self.text, status))
+        self.pass_on()?;
+        if self.is_answered {
+            return Ok(());
+        }
+        send(&self.id, &death(&self.text, status))
     }
 }
 
-/// The last line of a child that succeeded, or how it ended.
-fn answer(text: &[u8], status: ExitStatus) -> String {
+/// How a child ended without an answer.
+fn death(text: &[u8], status: ExitStatus) -> String {
     let said = String::from_utf8_lossy(text.trim_ascii_end());
-    match said.lines().last() {
-        Some(last) if status.success() => last.to_owned(),
-        _ => {
-            let said: String = said.chars().take(MAX_SAID).collect();
-            let how = status.to_string();
-            responses::value(Died {
-                died: Death { how, said },
-            })
-            .to_string()
-        }
-    }
+    let said: String = said.chars().take(MAX_SAID).collect();
+    let how = status.to_string();
+    responses::value(Died {
+        died: Death { how, said },
+    })
+    .to_string()
 }
 
 fn send(id: &str, answer: &str) -> Outcome<()> {

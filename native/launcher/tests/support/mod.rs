@@ -213,12 +213,13 @@ impl World {
             process.uid(UNPRIVILEGED_ID).gid(UNPRIVILEGED_ID);
         }
         let mut child = process.spawn().unwrap();
-        child
-            .stdin
-            .take()
-            .unwrap()
-            .write_all(request.to_string().as_bytes())
-            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        match stdin.write_all(request.to_string().as_bytes()) {
+            // A command without a request may be done already.
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+            written => written.unwrap(),
+        }
+        drop(stdin);
         let output = child.wait_with_output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let answer: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
