@@ -195,6 +195,8 @@ export const HINTS = {
   PREVIEW_DENIED: "Create a new link with `sandkasten ports SESSION --preview PORT`.",
   ENGINE_UNREACHABLE: "Check that the Docker engine runs, for example with `sandkasten doctor`.",
   BACKEND_BUSY: "Try again in a moment.",
+  DATABASE_UNREACHABLE:
+    "Check that Postgres runs, and that `database_url` in the daemon's configuration names it.",
   REGISTRY_UNREACHABLE:
     "Try again later; an administrator can find the reason in the daemon's log.",
   UNSUPPORTED: "`sandkasten doctor` shows what this machine supports and how to enable the rest.",

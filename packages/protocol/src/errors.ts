@@ -152,6 +152,12 @@ export const ERROR_CATALOGUE = {
     meaning:
       "The backend could not do this now: it was interrupted, or the machine lacks a resource. Nothing was left incomplete. Try again.",
   },
+  DATABASE_UNREACHABLE: {
+    status: 503,
+    retryable: true,
+    meaning:
+      "The daemon's database does not respond, or closed the connection. Sandboxes and their commands keep running. Try again.",
+  },
   REGISTRY_UNREACHABLE: {
     status: 503,
     retryable: true,

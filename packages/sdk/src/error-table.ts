@@ -41,6 +41,7 @@ export const errorTable: KnownErrors = {
   SANDBOX_UNREACHABLE: { status: 503, retryable: true },
   ENGINE_UNREACHABLE: { status: 503, retryable: true },
   BACKEND_BUSY: { status: 503, retryable: true },
+  DATABASE_UNREACHABLE: { status: 503, retryable: true },
   REGISTRY_UNREACHABLE: { status: 503, retryable: true },
   COMMAND_TIMEOUT: { status: 504, retryable: false },
   STORAGE_FULL: { status: 507, retryable: false },

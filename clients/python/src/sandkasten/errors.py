@@ -12,7 +12,13 @@ from .types import ExecResult, result_from_body
 
 _RETRYABLE_STATUSES = frozenset({429, 503})
 _UNAVAILABLE_CODES = frozenset(
-    {"SANDBOX_UNREACHABLE", "ENGINE_UNREACHABLE", "BACKEND_BUSY", "REGISTRY_UNREACHABLE"}
+    {
+        "SANDBOX_UNREACHABLE",
+        "ENGINE_UNREACHABLE",
+        "BACKEND_BUSY",
+        "DATABASE_UNREACHABLE",
+        "REGISTRY_UNREACHABLE",
+    }
 )
 _GATEWAY_STATUSES = frozenset({502, 503, 504})
 

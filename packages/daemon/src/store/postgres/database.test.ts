@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { TestDatabase } from "../../../../../tests/support/postgres-under-test.ts";
 import { Database } from "./database.ts";
 
-const failed = { code: "INTERNAL_ERROR" };
+const unreachable = { code: "DATABASE_UNREACHABLE" };
 
 let testDatabase: TestDatabase;
 let database: Database;
@@ -46,7 +46,7 @@ describe("a connection that ends", () => {
       await endConnections();
       await sql`SELECT 1`.execute(inside);
     });
-    await expect(transaction).rejects.toMatchObject(failed);
+    await expect(transaction).rejects.toMatchObject(unreachable);
     await works();
   });
 
@@ -60,15 +60,22 @@ describe("a connection that ends", () => {
     await expect.poll(isSleeping).toBe(true);
     await endConnections(SLEEPS);
     await next;
-    await expect(sleeping).rejects.toMatchObject(failed);
+    await expect(sleeping).rejects.toMatchObject(unreachable);
   });
 });
 
 test("a refused statement costs no connection", async () => {
   const ofConnection = async () => await database.run("testing", "SELECT pg_backend_pid()", []);
   const before = await ofConnection();
-  await expect(database.run("testing", "SELECT 1 / $1::int", [0])).rejects.toMatchObject(failed);
+  await expect(database.run("testing", "SELECT 1 / $1::int", [0])).rejects.toMatchObject({
+    code: "INTERNAL_ERROR",
+  });
   expect(await ofConnection()).toEqual(before);
+});
+
+test("a database that does not listen is unreachable", async () => {
+  const open = Database.open({ url: "postgres://nobody@127.0.0.1:1/none" });
+  await expect(open).rejects.toMatchObject(unreachable);
 });
 
 async function isSleeping(): Promise<boolean> {

@@ -301,7 +301,7 @@ describe("the database", () => {
     const error: unknown = await PostgresSessionStore.open({ url }).catch(
       (reason: unknown) => reason,
     );
-    expect(error).toMatchObject({ code: "INTERNAL_ERROR" });
+    expect(error).toMatchObject({ code: "DATABASE_UNREACHABLE" });
     expect(String(error)).not.toContain("hush");
   });
 });

@@ -16,6 +16,8 @@ const EVERYWHERE: readonly ErrorCode[] = [
   // Also when the daemon stops.
   "SANDBOX_UNREACHABLE",
   "BACKEND_BUSY",
+  // With a database on another machine.
+  "DATABASE_UNREACHABLE",
 ];
 const LIVING_SESSION: readonly ErrorCode[] = [
   "SESSION_NOT_FOUND",
