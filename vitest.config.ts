@@ -116,7 +116,7 @@ const slow = new Set(
   [
     ...Object.values(longSuites).flatMap(({ files }) => files),
     ...filesOf(
-      "tests/e2e/{event-replay,shell}.test.ts",
+      "tests/e2e/{event-replay,shell,shell-stops}.test.ts",
       "packages/daemon/src/**/*-backend.test.ts",
     ),
   ].map((file) => resolve(file)),

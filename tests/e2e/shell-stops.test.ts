@@ -134,8 +134,8 @@ describe.each(["bash", "dash", "busybox"] as const)("a command of a shell (%s)",
 
     test("leaves the trap of an earlier command", async () => {
       await sandbox.sh(trap);
-      for (let round = 0; round < 2; round += 1) {
-        await ended(texts[1] ?? "", [signal(SIGKILL)]);
+      for (let kills = 1; kills <= 2; kills += 1) {
+        for (let kill = 0; kill < kills; kill += 1) await ended(texts[1] ?? "", [signal(SIGKILL)]);
         const told = (await sandbox.sh("trap")).stdout.replaceAll("SIG", "");
         expect(told).toBe(`${trap.replace("trap ", "trap -- ")}\n`);
         await isKept();

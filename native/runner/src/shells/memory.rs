@@ -72,7 +72,8 @@ impl ShellMemory {
 
     /// The traps that the shell told of. One that was `aborted` had to drop its trap for INT.
     pub fn take_told_traps(&mut self, text: &str, aborted: bool) {
-        let before = self.trap_of("INT").map(String::from);
+        let before = self.trap_of("INT").or(self.lost_trap());
+        let before = before.map(String::from);
         self.take_traps(text);
         self.lost_trap = before.filter(|_| aborted && !self.knows("INT"));
     }
@@ -174,6 +175,20 @@ mod tests {
         assert!(memory.knows("USR2") && !memory.knows("ALRM"));
         memory.take_told_traps("", false);
         assert!(memory.err_trap.is_none() && memory.debug_trap.is_none());
+    }
+
+    #[test]
+    fn a_trap_for_int_that_an_ended_command_had_to_drop_is_known_until_one_reports() {
+        let mut memory = ShellMemory::new("/");
+        memory.take_told_traps("trap -- 'x' SIGINT\n", false);
+        for _ in 0..2 {
+            memory.take_told_traps("", true);
+            assert_eq!(memory.lost_trap(), Some("x"));
+        }
+        memory.take_told_traps("", false);
+        assert_eq!(memory.lost_trap(), None);
+        memory.take_told_traps("", true);
+        assert_eq!(memory.lost_trap(), None);
     }
 
     #[test]
