@@ -50,8 +50,8 @@ export function parseDockerSave(
 }
 
 /**
- * SECURITY: a few megabytes of short values take seconds to parse, during which the daemon would answer
- * nobody (threat: hostile archives and images). Guarded by image-stalls.test.ts.
+ * SECURITY: a few megabytes of short values take seconds to parse, during which the daemon answers no
+ * requests (threat: hostile archives and images). Guarded by image-stalls.test.ts.
  */
 function parseJson(text: Buffer, what: string): unknown {
   if (text.length > MAX_DOCUMENT_BYTES)

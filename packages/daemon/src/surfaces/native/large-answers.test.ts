@@ -1,4 +1,4 @@
-/** Responses that nobody reads take a limited amount of memory for each owner. */
+/** Responses that are not read take a limited amount of memory for each owner. */
 import { once } from "node:events";
 import type { Socket } from "node:net";
 import { afterAll, beforeAll, expect, it } from "vitest";
