@@ -51,19 +51,26 @@ describe("events with texts", () => {
 
   it("are refused without a trace if they do not fit", () => {
     const events = new TextEvents();
-    const long = Buffer.alloc(100 * KIB, "long");
-    expect(events.add(eventWith(long))).toBe(true);
-    expect(events.add(eventWith(long))).toBe(false);
+    const long = Buffer.alloc(60 * KIB, "long");
+    for (const hasRoom of [true, true, true, false])
+      expect(events.add(eventWith(long))).toBe(hasRoom);
     expect(events.add(eventWith(Buffer.alloc(40 * KIB, 1)))).toBe(false);
     expect(events.add(eventWith(Buffer.from("short")))).toBe(true);
-    expect(written(events)).toEqual([written9(long.toString()), written9("short")]);
+    const whole = written9(long.toString());
+    expect(written(events)).toEqual([whole, whole, whole, written9("short")]);
     events.clear();
-    for (let length = 192 * KIB - 128; length <= 192 * KIB; length++) {
-      const text = Buffer.alloc(length, "t");
-      if (!events.add(eventWith(text))) break;
-      expect(written(events)).toEqual([written9(text.toString())]);
+  });
+
+  it("are refused if their line is longer than common readers take", () => {
+    const events = new TextEvents();
+    let length = 64 * KIB - 256;
+    for (; length <= 64 * KIB; length++) {
+      if (!events.add(eventWith(Buffer.alloc(length, "t")))) break;
+      const [event = ""] = written(events);
+      expect(event).toEqual(written9("t".repeat(length)));
       events.clear();
     }
+    expect(length).toBeLessThan(64 * KIB);
     expect(events.encoded).toEqual([]);
   });
 

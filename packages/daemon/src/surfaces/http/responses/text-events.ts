@@ -3,6 +3,8 @@ import { escapeAscii } from "./escape-ascii.ts";
 
 /** Text of a page of output, if up to half of it are line ends or quotes. */
 const MEMORY_BYTES = 192 * 1024;
+/** Go's bufio.Scanner and Python's asyncio refuse lines of 64 KiB. */
+const MAX_LINE_BYTES = 64 * 1024 - 1;
 
 /** All of it is ASCII. */
 export interface TextEvent {
@@ -35,14 +37,15 @@ export class TextEvents {
     return this.#memory !== undefined;
   }
 
-  /** Copies the text. False if there is no room left. */
+  /** Copies the text. False if there is no room left, or the line would be too long. */
   add({ event, id, field, text, rest }: TextEvent): boolean {
     const memory = (this.#memory ??= Buffer.alloc(MEMORY_BYTES));
     const head = `event: ${event}\nid: ${id}\ndata: {"${field}":"`;
     const foot = `",${JSON.stringify(rest).slice(1)}\n\n`;
     const start = this.#end;
     const textStart = start + head.length;
-    const limit = memory.length - foot.length;
+    const room = Math.min(memory.length, start + MAX_LINE_BYTES);
+    const limit = room - foot.length;
     const textEnd = escapeAscii(text, memory, textStart, limit);
     if (textEnd === undefined) return false;
     memory.write(head, start, "latin1");

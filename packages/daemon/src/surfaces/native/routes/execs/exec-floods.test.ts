@@ -62,6 +62,31 @@ function numbered(count: number, bytes: number): JournalPage[] {
   );
 }
 
+interface Chunk {
+  readonly seq: number;
+  readonly stream: string;
+  readonly chunk: string;
+  readonly chunk_base64?: string;
+}
+
+/** The pieces of each chunk as one event, with its text and its bytes. */
+function joined(events: readonly ServerEvent[]): object[] {
+  const whole: { id: string | undefined; head: object; text: string; bytes: string }[] = [];
+  let before: Chunk | undefined;
+  for (const { id, data } of events) {
+    const { chunk: text, chunk_base64: raw, ...head } = data as Chunk;
+    const bytes = (raw === undefined ? Buffer.from(text) : Buffer.from(raw, "base64")).toString(
+      "hex",
+    );
+    const last = whole.at(-1);
+    if (last !== undefined && before?.seq === head.seq && before.stream === head.stream)
+      Object.assign(last, { id, text: last.text + text, bytes: last.bytes + bytes });
+    else whole.push({ id, head, text, bytes });
+    before = data as Chunk;
+  }
+  return whole;
+}
+
 async function serving(follow: () => AsyncIterable<JournalPage>): Promise<HttpFixture> {
   return await HttpFixture.start({ replace: { exec: { follow } } });
 }
@@ -131,18 +156,37 @@ describe("a stream of much output", () => {
     "long and short pieces": [page(plain, Buffer.from("x"), plain, Buffer.from("é"), plain)],
   };
 
-  it.each(Object.keys(floods))(
-    "has the same events as a stream of little output: %s",
-    async (name) => {
-      const pages = pagesOf(floods[name] ?? []);
-      await using own = await serving(() => inOneBlock(pages));
-      for (const raw of [false, true]) {
-        const events = await streamOf(own, { raw_output: raw });
-        expect(events.at(-1)?.event).toBe("done");
-        expect(events.slice(0, -1)).toEqual(eventsOf(pages, raw));
-      }
-    },
-  );
+  it.each(Object.keys(floods))("has the same events as a stream of little output: %s", async (name) => {
+    const pages = pagesOf(floods[name] ?? []);
+    await using own = await serving(() => inOneBlock(pages));
+    for (const raw of [false, true]) {
+      const events = await streamOf(own, { raw_output: raw });
+      expect(events.at(-1)?.event).toBe("done");
+      expect(joined(events.slice(0, -1))).toEqual(joined(eventsOf(pages, raw)));
+    }
+  });
+
+  it.each([
+    ["letters", "abc"],
+    ["quotes", '"'],
+    ["control characters", "\u0001"],
+    ["characters of three bytes", "\u2028"],
+    ["no text", Buffer.from([0, 0xff])],
+  ])("has no line that is too long for common readers: %s", async (_name, fill) => {
+    const pages = pagesOf([
+      page(Buffer.alloc(128 * KIB, fill)),
+      page(Buffer.alloc(20 * KIB, fill)),
+    ]);
+    await using own = await serving(() => inOneBlock(pages));
+    const session = await own.createSession();
+    for (const raw of [false, true]) {
+      const body = { cmd: "true", raw_output: raw };
+      const { text } = await own.call(`/v1/sessions/${session}/exec/stream`, { body });
+      const lines = text.split("\n").map((line) => Buffer.byteLength(line));
+      expect(Math.max(...lines)).toBeLessThan(64 * KIB);
+      expect(joined(parseEvents(text).slice(0, -1))).toEqual(joined(eventsOf(pages, raw)));
+    }
+  });
 
   it("is complete for a client that reads long after it was written", async () => {
     const pages = numbered(100, 128 * KIB);
@@ -158,7 +202,7 @@ describe("a stream of much output", () => {
     // Otherwise, nothing waited in the daemon, and the test proves nothing.
     expect(requested.length).toBeLessThan(pages.length);
     const events = await eventsFrom(socket);
-    expect(events.slice(0, -1)).toEqual(eventsOf(pages));
+    expect(joined(events.slice(0, -1))).toEqual(joined(eventsOf(pages)));
   });
 
   it("ends with a client that leaves in the middle of a write", async () => {
@@ -184,7 +228,7 @@ describe("a stream of much output", () => {
     // Another page would overwrite one that can still be in use.
     expect(requested).toBe(before);
     const other = await streamOf(own);
-    expect(other.slice(0, -1)).toEqual(eventsOf(pages));
+    expect(joined(other.slice(0, -1))).toEqual(joined(eventsOf(pages)));
   });
 
   it("reports that the journal failed, after everything that was read before", async () => {
@@ -194,7 +238,7 @@ describe("a stream of much output", () => {
       throw new Error("the disk is gone");
     });
     const events = await streamOf(own);
-    expect(events.slice(0, -1)).toEqual(eventsOf(pages));
+    expect(joined(events.slice(0, -1))).toEqual(joined(eventsOf(pages)));
     expect(events.at(-1)).toMatchObject({ event: "error", data: { error_code: "INTERNAL_ERROR" } });
   });
 });

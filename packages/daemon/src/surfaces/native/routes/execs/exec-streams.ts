@@ -19,6 +19,7 @@ import type { NativeContext } from "../../context.ts";
 import { EventStream } from "../../../http/responses/event-stream.ts";
 import { TextEvents } from "../../../http/responses/text-events.ts";
 import type { TextEvent } from "../../../http/responses/text-events.ts";
+import { ANY_PIECE_BYTES, piecesOf, PLAIN_PIECE_BYTES } from "../../bodies/chunk-pieces.ts";
 import { TextChunks } from "../../bodies/text-chunks.ts";
 import { execInfo } from "./execs.ts";
 import { execParams, sessionParams } from "../params.ts";
@@ -142,19 +143,22 @@ async function sendChunks(
   chunks: readonly JournalChunk[],
 ): Promise<void> {
   const pageBytes = chunks.reduce((sum, { bytes }) => sum + bytes.length, 0);
-  for (const chunk of chunks) {
-    const pays = texts.begun || pageBytes >= LARGE_PAGE_BYTES;
-    const isLong = chunk.bytes.length >= LONG_BYTES;
-    const plain = pays && isLong && text.isPlain(chunk) ? plainEvent(chunk) : undefined;
-    if (plain !== undefined && texts.add(plain)) continue;
-    if (texts.encoded.length > 0) {
-      await stream.sendTexts(texts);
+  for (const chunk of chunks)
+    for (const piece of piecesOf(chunk, PLAIN_PIECE_BYTES)) {
+      const pays = texts.begun || pageBytes >= LARGE_PAGE_BYTES;
+      const isLong = piece.bytes.length >= LONG_BYTES;
+      const plain = pays && isLong && text.isPlain(piece) ? plainEvent(piece) : undefined;
       if (plain !== undefined && texts.add(plain)) continue;
+      if (texts.encoded.length > 0) {
+        await stream.sendTexts(texts);
+        if (plain !== undefined && texts.add(plain)) continue;
+      }
+      // Not plain, or too long with its escapes.
+      for (const part of piecesOf(piece, ANY_PIECE_BYTES)) {
+        const added = text.add(part);
+        if (added !== undefined) await stream.send("chunk", added.body, String(added.cursor));
+      }
     }
-    // Not plain, or too long with its escapes.
-    const added = text.add(chunk);
-    if (added !== undefined) await stream.send("chunk", added.body, String(added.cursor));
-  }
   if (texts.encoded.length > 0) await stream.sendTexts(texts);
 }
 
