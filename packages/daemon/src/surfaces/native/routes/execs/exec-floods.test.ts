@@ -156,15 +156,18 @@ describe("a stream of much output", () => {
     "long and short pieces": [page(plain, Buffer.from("x"), plain, Buffer.from("é"), plain)],
   };
 
-  it.each(Object.keys(floods))("has the same events as a stream of little output: %s", async (name) => {
-    const pages = pagesOf(floods[name] ?? []);
-    await using own = await serving(() => inOneBlock(pages));
-    for (const raw of [false, true]) {
-      const events = await streamOf(own, { raw_output: raw });
-      expect(events.at(-1)?.event).toBe("done");
-      expect(joined(events.slice(0, -1))).toEqual(joined(eventsOf(pages, raw)));
-    }
-  });
+  it.each(Object.keys(floods))(
+    "has the same events as a stream of little output: %s",
+    async (name) => {
+      const pages = pagesOf(floods[name] ?? []);
+      await using own = await serving(() => inOneBlock(pages));
+      for (const raw of [false, true]) {
+        const events = await streamOf(own, { raw_output: raw });
+        expect(events.at(-1)?.event).toBe("done");
+        expect(joined(events.slice(0, -1))).toEqual(joined(eventsOf(pages, raw)));
+      }
+    },
+  );
 
   it.each([
     ["letters", "abc"],
