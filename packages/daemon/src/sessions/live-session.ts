@@ -110,10 +110,9 @@ export class LiveSession {
 
   /** The row for display: while the session is in use, its lease does not run down. */
   get shown(): SessionRow {
-    const { endsAs } = this;
-    // Only a deletion shows that the sandbox is still being destroyed.
-    if (this.#row.status === "destroying" && endsAs !== undefined && endsAs.status !== "destroyed")
-      return { ...this.#row, status: endsAs.status };
+    // It has been shown as expired since its lease ended. Any other end is shown when nothing is left.
+    if (this.#row.status === "destroying" && this.endsAs?.status === "expired")
+      return { ...this.#row, status: "expired" };
     if (!this.inUse) return this.#row;
     return { ...this.#row, leaseEndsMs: renewedLease(this.#parts.membership, this.#row) };
   }
