@@ -1,14 +1,13 @@
-//! How bash runs a command and reports on it.
+//! Makes bash run a command and report on it.
 //!
-//! A line gives `PROMPT_COMMAND` a text, which bash runs before its next prompt: the line itself has the
-//! text when it is short, and otherwise has bash read it from a file. There,
-//! unlike at the prompt, it prints no job numbers and no `exit`, and unlike in a file that it
-//! sources, neither `BASH_SOURCE` nor errors name a file, and 5.2 stays sound after an unfinished
-//! `$(`. The text hands the command to `eval` and ends with the report.
+//! A line assigns a script to `PROMPT_COMMAND`, which bash evaluates before its next prompt. A
+//! short script is on the line itself; for a long one, the line makes bash read it from a file. A
+//! script evaluated there prints no job numbers and no `exit`, unlike at the prompt. Unlike in a
+//! sourced file, `BASH_SOURCE` and error messages name no file, and bash 5.2 survives an unfinished
+//! `$(`. The script passes the command to `eval` and ends with the report.
 //!
-//! User code may have redefined anything. `\` keeps aliases away and `command` functions; the
-//! report first sees to it that `command` does its work, with nothing but what no function can
-//! replace.
+//! User code may have redefined anything. `\` bypasses aliases and `command` bypasses functions.
+//! The report first makes sure that `command` works, using only what a function cannot replace.
 
 use crate::shells::lines::{
     ABORT_SIGNAL, CommandLines, STOP_SIGNAL, assignments, chunks, contains, escaped, hides_escape,
@@ -18,16 +17,16 @@ use crate::shells::memory::SHIELD;
 use crate::shells::traps::{lists_traps, mentioned_traps};
 use std::collections::BTreeSet;
 
-/// Versions before 5.1 read no more at a time, and lose the rest of a longer packet.
+/// Versions before 5.1 read at most this much at a time and lose the rest of a longer packet.
 pub const READ_BYTES: usize = 128;
-/// What the others read.
+/// Later versions read this much at a time.
 pub const LONG_READ_BYTES: usize = 1024;
-/// What a command may have disabled.
+/// Builtins that our lines use and a command may have disabled.
 const NEEDED: &str = "cd enable eval exec mapfile printf read set trap unset";
 
-/// Of which traps bash always tells.
+/// Traps that bash always reports.
 const TOLD_TRAPS: [&str; 6] = ["DEBUG", "ERR", "INT", "USR1", "USR2", "ALRM"];
-/// bash sets these itself, and ignores them in its environment.
+/// bash sets these itself and ignores their values in its environment.
 const OWN_VARIABLES: [&str; 8] = [
     "BASHOPTS",
     "BASH_VERSINFO",
@@ -38,13 +37,14 @@ const OWN_VARIABLES: [&str; 8] = [
     "SHELLOPTS",
     "UID",
 ];
-/// Not checked: a command should rather run in another trace than not at all, and with telemetry on
-/// every command has it.
+/// Its value is not checked: with telemetry, every command sets it, and running a command in the
+/// wrong trace is better than not running it.
 const TRACE_VARIABLE: &str = "TRACEPARENT";
-/// What may lead to a trace or a DEBUG trap, or has the test of `command` fail aloud.
+/// Words that may enable tracing or set a DEBUG trap, or that make the test of `command` print an
+/// error.
 const SHOWING_WORDS: [&[u8]; 6] = [b"set", b"trap", b"source", b". ", b"eval", b"enable"];
 
-/// What bash evaluates in POSIX mode when `command` does not do its work.
+/// The script that bash evaluates in POSIX mode when `command` does not work.
 pub fn repair_text() -> String {
     format!(
         "\\unset -f unset enable command;\\enable command {NEEDED};\
@@ -52,7 +52,8 @@ pub fn repair_text() -> String {
     )
 }
 
-/// The last lines of its start. The report has a second byte when bash has read all of it.
+/// The last lines of the startup. The report has a second byte if bash reads `LONG_READ_BYTES` at a
+/// time.
 pub fn ready(socket: u64) -> [Vec<u8>; 2] {
     let line = format!(" \\builtin printf '\\5%s' >&{socket}");
     let line = format!("{line:<width$}+", width = LONG_READ_BYTES - 1);
@@ -60,14 +61,15 @@ pub fn ready(socket: u64) -> [Vec<u8>; 2] {
 }
 
 impl CommandLines<'_> {
-    /// Has bash take the text and run it. What restores bash's input when the command is given up
-    /// must reach it beforehand, because its stdin is the command's own by then.
+    /// Makes bash read the script and run it. Stdin becomes the command's own, so bash must already
+    /// have the lines that restore its input after an abandoned command.
     pub fn bash_packets(&self, socket: u64, reads: usize) -> (Vec<Vec<u8>>, Option<Vec<u8>>) {
         let number = self.number;
-        // The line before the command counts as none.
+        // With a line of ours before the command, numbering starts at 0, so the command begins at
+        // 1.
         let line = if self.before_text().is_empty() { 1 } else { 0 };
         let (command, report) = (self.bash_command(), self.report(socket));
-        // Does nothing when the report was made.
+        // Has no effect after a complete report.
         let give_up = format!(
             "\\command printf '\\1 {number} %s' \"$?\" >&{socket};\\command exec <&{socket}"
         );
@@ -78,12 +80,14 @@ impl CommandLines<'_> {
             false => format!("\n {{ {made}{give_up};;esac; }} {null}\n"),
         };
         let mut short = [b" { PROMPT_COMMAND=$'", escaped(&command).as_slice()].concat();
-        // A subshell may take packets away. Then bash must not run a part of the command: without the
-        // first packet there is none of it, and without another one the quote has no end.
+        // A subshell may consume packets. bash must then not run a part of the command: without the
+        // first packet it has none of the command, and without a later one the quote is never
+        // closed.
         let is_short = short.len() <= reads && !self.memory.alters_lines && !hides_escape(&short);
         let (mut packets, file) = if is_short {
             short.extend(escaped(report.as_bytes()));
-            // Redirections are where bash keeps a new line number. This one closes what is not open.
+            // bash only keeps a new line number that is set in a redirection. This one closes a
+            // descriptor that is not open.
             short.extend_from_slice(format!("'; }} 99<&\"${{PPID:LINENO={line}:0}}-\"").as_bytes());
             (chunks(&short, reads), None)
         } else {
@@ -93,17 +97,17 @@ impl CommandLines<'_> {
                  <{}\"$(((LINENO={line})*0))\"",
                 self.file.trim_end_matches('0')
             );
-            // What `read` may cut off the end, and where it stops.
+            // The newline and comment absorb what `read` trims at the end; NUL is where it stops.
             let text = [&command, report.as_bytes(), b"\n#\0"].concat();
             (chunks(read.as_bytes(), READ_BYTES), Some(text))
         };
-        // bash must have all of it when the command begins, so it is in one packet with the end of the
-        // line before.
+        // bash must have read all of it when the command begins, so it shares a packet with the end
+        // of the previous line.
         match packets.last_mut() {
             Some(last) if last.len() + restore.len() <= reads => last.extend(restore.into_bytes()),
             _ => packets.push(restore.into_bytes()),
         }
-        // As long as this is unread, the command runs.
+        // While this is unread, the command is still running.
         packets.push(b"\n".to_vec());
         (packets, file)
     }
@@ -117,8 +121,8 @@ impl CommandLines<'_> {
         if let Some(cwd) = self.cwd {
             text.push_str(&format!("\\command cd -- {}||\\command true;", quoted(cwd)));
         }
-        // The traps come first, so that a command whose pipes are open has them.
-        // An unset variable is the one error that ends a text, and nothing else.
+        // The traps come first: once the command's pipes are open, the traps are set.
+        // An unset variable is the only error that ends just the script.
         let redirections = self.redirections;
         text.push_str(&format!(
             "{}{}\\command exec {redirections}||${{SANDKASTEN_NO_PIPES?}};",
@@ -131,7 +135,7 @@ impl CommandLines<'_> {
         if let Some(check) = &check {
             text.push_str(&format!("{env}\\command eval {check}&&{{ "));
         }
-        // The last argument becomes `$_`, where the code must not find our file.
+        // The last argument becomes `$_`, which must not reveal our file to the code.
         if let (Some(file), true) = (self.status_file, before.is_empty()) {
             text.push_str(&format!("\\command . {file} '';"));
         }
@@ -143,8 +147,8 @@ impl CommandLines<'_> {
         bytes
     }
 
-    /// A command that is about to trap a signal can get it a moment too early, and bash would end. What
-    /// the command leaves of that is removed before the next one.
+    /// Shields bash from a signal that arrives just before the command sets its trap, which would
+    /// end bash. Shields that the previous command did not replace are removed.
     fn shield(&self) -> String {
         let mut named = mentioned_traps(self.text);
         if lists_traps(self.text) {
@@ -161,8 +165,8 @@ impl CommandLines<'_> {
         text
     }
 
-    /// Tells of traps, and ends what would show our own lines: a trace, a DEBUG trap, and an ERR trap,
-    /// which would run for a failed `eval` again.
+    /// Reports the traps, and disables whatever would expose our own lines: tracing, a DEBUG trap,
+    /// and an ERR trap, which would run again for a failed `eval`.
     fn untrace(&self) -> String {
         let mut told: BTreeSet<&str> = TOLD_TRAPS.into_iter().collect();
         told.extend(mentioned_traps(self.text));
@@ -172,8 +176,9 @@ impl CommandLines<'_> {
         format!("\\command trap -p {told};\\command trap - DEBUG ERR;\\command set +x;")
     }
 
-    /// Fails, and says why, unless bash is in the command's directory and every variable has the value that
-    /// the command is to find. bash runs a command with the old value of a variable that is readonly.
+    /// Fails with a message unless bash is in the command's directory and every variable has its
+    /// requested value. Without this check, bash would run the command with the old value of a
+    /// readonly variable.
     fn check(&self) -> Option<String> {
         let directory = self.cwd.map(|cwd| {
             let refusal = refusal_of_directory(cwd);
@@ -197,7 +202,7 @@ impl CommandLines<'_> {
         (self.env.iter()).filter(|(name, _)| !OWN_VARIABLES.contains(&name.as_str()))
     }
 
-    /// A line before the command's own: what must not see the `eval`.
+    /// A line before the command: settings that must not apply to the `eval`.
     fn before_text(&self) -> String {
         let mut hidden = String::new();
         if self.memory.xtrace {
@@ -218,12 +223,12 @@ impl CommandLines<'_> {
         format!("{{ {hidden} }} >/dev/null 2>&1\n")
     }
 
-    /// Only assignments, expansions and reserved words are safe from functions, and in POSIX mode
-    /// the special builtins.
+    /// Functions cannot replace assignments, expansions and reserved words, nor special builtins in
+    /// POSIX mode. So the report uses nothing else until `command` is known to work.
     fn report(&self, socket: u64) -> String {
         let number = self.number;
         let works = "\\command printf -v PROMPT_COMMAND \"$PROMPT_COMMAND +\"";
-        // Every byte here costs time with every command, so that what is hardly ever needed is not.
+        // Every byte here costs time in every command, so the rarely needed repair is in a file.
         let repair = format!(
             "POSIXLY_CORRECT=${{POSIXLY_CORRECT-+}};\\eval \"$(<{0})\"||\\. {0}",
             self.repair_file
@@ -233,7 +238,7 @@ impl CommandLines<'_> {
             "{works};case $PROMPT_COMMAND in *+);;*){repair};;esac;{}",
             self.disarm()
         );
-        // A shell that can say nothing more ends with the command's status.
+        // A shell that can no longer report exits with the command's status.
         let restore = format!(
             "\\command exec <&{socket} >/dev/null 2>&1||\\command exit ${{PROMPT_COMMAND//[!0-9]}}"
         );
@@ -252,8 +257,8 @@ impl CommandLines<'_> {
         format!("{report};\\command unset PROMPT_COMMAND;PROMPT_COMMAND='#+'")
     }
 
-    /// Whether nothing shows our own commands: no trace, no DEBUG trap, and hardly a chance that
-    /// the command has set one. Hiding them costs time.
+    /// Whether our own commands are invisible: tracing is off, there is no DEBUG trap, and the
+    /// command is unlikely to have enabled either. Hiding our commands costs time.
     fn is_plain(&self) -> bool {
         let memory = self.memory;
         !memory.xtrace
@@ -261,7 +266,7 @@ impl CommandLines<'_> {
             && !SHOWING_WORDS.iter().any(|word| contains(self.text, word))
     }
 
-    /// The report on a command that was given up half-way.
+    /// The report on a command that was abandoned.
     pub fn bash_closing(&self, socket: u64) -> Vec<Vec<u8>> {
         let number = self.number;
         let lines = [
@@ -284,7 +289,8 @@ impl CommandLines<'_> {
             .collect()
     }
 
-    /// From here on, the stop signals come too late; and what is needed is enabled.
+    /// From here on, the stop signals are ignored, because the command has ended. Also enables the
+    /// builtins that the report needs.
     fn disarm(&self) -> String {
         let enable = match contains(self.text, b"enable") {
             true => format!("\\command enable command {NEEDED};"),
@@ -293,8 +299,8 @@ impl CommandLines<'_> {
         format!("\\command trap '' {STOP_SIGNAL} {ABORT_SIGNAL};{enable}")
     }
 
-    /// A directory that was for one command only is left again. One that is gone, or a variable
-    /// that cannot be changed, must not keep the report back.
+    /// Leaves a directory that was requested for this command only. A deleted directory or a
+    /// readonly variable must not prevent the report.
     pub(super) fn way_back(&self) -> String {
         let memory = self.memory;
         match self.cwd {

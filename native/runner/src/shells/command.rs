@@ -14,7 +14,7 @@ use std::io;
 use std::path::Path;
 
 impl Shells {
-    /// Begins the next command that waits, unless one runs.
+    /// Starts the next queued command, unless one is running.
     pub(super) fn run_next(&mut self, id: ShellId, execs: &mut Execs, cx: &mut Context) {
         while let Some(shell) = self.by_id.get_mut(&id)
             && shell.current.is_none()
@@ -86,7 +86,7 @@ impl Shells {
         let Some(shell) = self.by_id.get_mut(&id) else {
             return Ok(());
         };
-        // The command before this one gets no more of what the terminal says.
+        // The previous command receives no further output of the terminal.
         if let Some(terminal) = &mut shell.terminal
             && let Some(last) = terminal.reader.take().and_then(|last| execs.get_mut(last))
         {
@@ -124,7 +124,7 @@ impl Shells {
             let path = self.run_dir.path(&in_name(&tag));
             self.openings.watch(&path, serial)?;
         }
-        // The end of the name comes from an expansion that tells bash where lines begin.
+        // The trailing 0 is replaced by an expansion that sets bash's line number.
         let file_name = format!("cmd-{tag}-0");
         let file = self.run_dir.path(&file_name);
         let status_name = format!("status-{tag}");
@@ -207,12 +207,12 @@ impl Shells {
         execs.finish(serial, outcome, cx);
     }
 
-    /// The directory that the shell is in, as far as it has reported.
+    /// The shell's directory, as last reported.
     fn directory(&self, id: ShellId) -> Option<String> {
         Some(self.by_id.get(&id)?.memory.shown_cwd())
     }
 
-    /// Puts a command back to where it was before the shell got it.
+    /// Returns a command to its state before the shell got it.
     pub(super) fn unstart(&self, current: &Current, execs: &mut Execs, cx: &Context) {
         self.run_dir.remove(&current.files);
         if let Some(exec) = execs.get_mut(current.serial) {

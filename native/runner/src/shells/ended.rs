@@ -10,8 +10,9 @@ use crate::shells::{ShellId, Shells};
 use std::path::PathBuf;
 
 impl Shells {
-    /// What a command leaves running gets the group for itself; the shell goes on in a new one.
-    /// So whatever shares a group with the shell belongs to the present command.
+    /// Separates background jobs from the shell: the jobs keep the command's group and the shell
+    /// moves to a new one. So every process that shares a group with the shell belongs to the
+    /// current command.
     pub(super) fn separate_jobs(&mut self, id: ShellId, serial: Serial, execs: &Execs) {
         let Some(process) = self.by_id.get(&id).and_then(|shell| shell.process.as_ref()) else {
             return;
@@ -40,14 +41,14 @@ impl Shells {
         }
     }
 
-    /// A command that was made to end leaves nothing running.
+    /// Kills what a command left running, if the command was ended on request or by a limit.
     fn kill_survivors(&self, serial: Serial, execs: &Execs) {
         if execs.get(serial).is_some_and(|e| e.stop().is_ending()) {
             execs.kill_members(serial, &self.pids());
         }
     }
 
-    /// The process has ended: by `exit`, `exec`, a signal.
+    /// Handles the end of the process, by `exit`, `exec` or a signal.
     pub fn process_ended(
         &mut self,
         id: ShellId,
@@ -56,7 +57,7 @@ impl Shells {
         execs: &mut Execs,
         cx: &mut Context,
     ) {
-        // Its last report may still be in the socket.
+        // The last report may still be in the socket.
         self.take_reports(id, execs, cx);
         let Some(shell) = self.by_id.get_mut(&id) else {
             return;
@@ -90,7 +91,7 @@ impl Shells {
         }
     }
 
-    /// What becomes of the command that a shell was at when it ended.
+    /// Ends the command that a shell was running when it ended, or requeues it if it never began.
     fn end_or_retry(
         &mut self,
         id: ShellId,
@@ -101,7 +102,7 @@ impl Shells {
     ) {
         let serial = current.serial;
         if !execs.get(serial).is_none_or(|exec| exec.has_begun()) {
-            // The shell never took the command, so it can safely be given to the next one.
+            // The shell never started the command, so it is safe to run it in the next process.
             self.unstart(current, execs, cx);
             if let Some(shell) = self.by_id.get_mut(&id) {
                 shell.queue.push_front(serial);
@@ -121,7 +122,8 @@ impl Shells {
         self.kill_survivors(serial, execs);
     }
 
-    /// A command that was being ended may have gone on in the group that the shell was moved to.
+    /// Kills the shell's group if its command was being ended: the command may have continued
+    /// there.
     fn kill_with_process(&self, process: &ShellProcess, current: Option<&Current>, execs: &Execs) {
         let ended = current
             .and_then(|current| execs.get(current.serial))
@@ -132,7 +134,7 @@ impl Shells {
         }
     }
 
-    /// Where the shell was when it ended, unless that was for one command only, or for its profile.
+    /// Stores the shell's last directory, unless it was set for one command only, or by a profile.
     fn take_last_directory(
         &mut self,
         id: ShellId,

@@ -1,7 +1,7 @@
 //! The lines that make a shell run a command and report on it.
 //!
-//! Every line of ours runs while stdout and stderr are /dev/null, so that `set -x` and DEBUG traps
-//! show none of them.
+//! Our own lines run with stdout and stderr on /dev/null, so `set -x` and DEBUG traps do not print
+//! them.
 
 use crate::shells::bash;
 use crate::shells::memory::ShellMemory;
@@ -13,47 +13,50 @@ use std::path::Path;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dialect {
     Bash {
-        /// The descriptor at which bash keeps the socket.
+        /// The descriptor on which bash keeps the socket.
         socket: u64,
-        /// How much it reads at once.
+        /// How many bytes bash reads at a time.
         reads: usize,
     },
     Sh,
 }
 
-/// While a command runs, its shell traps this signal and gives up the command for it. The trap waits
-/// for the program in the foreground and comes before the next one, which an interrupt does not unless
-/// the program dies of it. And an interrupt at any other moment can be the end of busybox. The code's
-/// own trap for INT runs instead, if it has one, and the command goes on.
+/// The signal that makes a shell abandon its command; the shell traps it while the command runs.
+/// The trap runs when the foreground program ends, before the next one starts. An interrupt only
+/// stops the line if the program dies of it, and at any other moment it can kill busybox. If the
+/// code has its own trap for INT, that trap runs instead and the command continues.
 pub const STOP_SIGNAL: i32 = 61;
-/// The same, but the shell drops the code's trap for INT before.
+/// Like `STOP_SIGNAL`, but the shell first drops the code's own trap for INT.
 pub const ABORT_SIGNAL: i32 = 62;
 
-/// One command, as the shell needs to know it.
+/// The parts of a command that its shell needs.
 pub struct CommandLines<'a> {
     pub number: u32,
     /// The command's stdin, stdout and stderr.
     pub redirections: &'a str,
     pub text: &'a [u8],
-    /// Where the shell finds the file.
+    /// The path of the file with the command's script.
     pub file: &'a str,
-    /// Where bash finds what mends it.
+    /// The path of the file that repairs a bash without its builtins.
     pub repair_file: &'a str,
     pub env: &'a [(String, String)],
-    /// A variable that marks what the command starts, until the next one sets it.
+    /// A variable that marks the processes that the command starts, until the next command changes
+    /// it.
     pub marker: Option<(&'a str, &'a str)>,
-    /// The variable that names the terminal's type, for a shell that does not have it yet.
+    /// The variable with the terminal type, if the shell does not have it yet.
     pub terminal_type: Option<(&'a str, &'a str)>,
     pub cwd: Option<&'a str>,
-    /// A file that gives `$?` its value.
+    /// A file that sets `$?` to the status of the previous command.
     pub status_file: Option<&'a str>,
-    /// Where a shell lists the traps that it has when the command ends, and not any more when it reports.
+    /// Where a shell lists traps that exist at the end of the command but are removed before the
+    /// report.
     pub trap_list: &'a str,
     pub memory: &'a ShellMemory,
 }
 
 impl CommandLines<'_> {
-    /// What has the shell run the command, and the content of the file that it then reads, if any.
+    /// The packets that make the shell run the command, and the content of the file that it then
+    /// reads, if any.
     pub fn packets(&self, dialect: Dialect) -> (Vec<Vec<u8>>, Option<Vec<u8>>) {
         match dialect {
             Dialect::Bash { socket, reads } => self.bash_packets(socket, reads),
@@ -61,7 +64,7 @@ impl CommandLines<'_> {
         }
     }
 
-    /// Has a shell report when the command's own lines failed to.
+    /// The packets that make a shell report if the command's own lines failed to.
     pub fn closing(&self, dialect: Dialect) -> Vec<Vec<u8>> {
         match dialect {
             Dialect::Bash { socket, .. } => self.bash_closing(socket),
@@ -69,14 +72,15 @@ impl CommandLines<'_> {
         }
     }
 
-    /// The traps for the time of the command; `trap` is the word that sets them.
+    /// The traps that are set while the command runs; `trap` is the word that sets them.
     pub fn stop_traps(&self, trap: &str) -> String {
         const GIVE_UP: &str = "\\command kill -INT $$";
         let restored = self
             .memory
             .lost_trap()
             .map_or(String::new(), |body| format!("{trap} -- '{body}' INT;"));
-        // A list shows only the code's own traps. Then an interrupt has to do.
+        // The code may list only its own traps, so such a command is stopped by an interrupt
+        // instead.
         match lists_traps(self.text) {
             true => format!("{restored}{trap} - {STOP_SIGNAL} {ABORT_SIGNAL};"),
             false => format!(
@@ -87,7 +91,7 @@ impl CommandLines<'_> {
     }
 }
 
-/// Has a shell say that it cannot enter a directory, and fail.
+/// Makes a shell print that it cannot enter a directory, and fail.
 pub fn refusal_of_directory(cwd: &str) -> String {
     format!(
         "\\command printf 'cd: %s: cannot be entered; the command did not run\\n' {} >&2;\\command false",
@@ -95,7 +99,7 @@ pub fn refusal_of_directory(cwd: &str) -> String {
     )
 }
 
-/// Each variable as a shell takes it before a command.
+/// The variables as assignments in front of a command.
 pub fn assignments<'a>(env: impl Iterator<Item = &'a (String, String)>) -> String {
     env.map(|(name, value)| format!("{name}={} ", quoted(value)))
         .collect()
@@ -105,7 +109,7 @@ pub fn contains(text: &[u8], word: &[u8]) -> bool {
     text.windows(word.len()).any(|part| part == word)
 }
 
-/// The first lines: the profile of all users, then a report of the resulting PATH.
+/// The first startup lines: read the system-wide profile, then report the resulting PATH.
 pub fn system_profile(dialect: Dialect) -> Vec<Vec<u8>> {
     let text = match dialect {
         Dialect::Bash { socket, .. } => format!(
@@ -119,7 +123,7 @@ pub fn system_profile(dialect: Dialect) -> Vec<Vec<u8>> {
     lines(&text, dialect)
 }
 
-/// Then the profile of this user, with the PATH that the sandbox was given.
+/// Then read the user's profile, with the PATH of the sandbox.
 pub fn user_profile(dialect: Dialect, path: &str) -> Vec<Vec<u8>> {
     let path = format!("PATH={};export PATH\n", quoted(path));
     let profile = match dialect {
@@ -133,7 +137,7 @@ pub fn user_profile(dialect: Dialect, path: &str) -> Vec<Vec<u8>> {
     lines(&format!(" {path}{profile}"), dialect)
 }
 
-/// Last, what commands must find, and word that the shell is ready.
+/// Finally, set up the state that commands expect, and report that the shell is ready.
 pub fn ready(dialect: Dialect) -> Vec<Vec<u8>> {
     match dialect {
         Dialect::Bash { socket, .. } => {
@@ -156,7 +160,8 @@ pub fn ready(dialect: Dialect) -> Vec<Vec<u8>> {
     }
 }
 
-/// Each line in separate packets, because some shells drop what they have read after an error.
+/// Puts each line into separate packets, because some shells discard the rest of their input buffer
+/// after an error.
 fn lines(text: &str, dialect: Dialect) -> Vec<Vec<u8>> {
     let size = match dialect {
         Dialect::Bash { .. } => bash::READ_BYTES,
@@ -171,7 +176,7 @@ pub fn chunks(bytes: &[u8], size: usize) -> Vec<Vec<u8>> {
     bytes.chunks(size).map(<[u8]>::to_vec).collect()
 }
 
-/// For between `$'` and `'`, and on one line.
+/// Escapes bytes for a `$'…'` string on a single line.
 pub fn escaped(bytes: &[u8]) -> Vec<u8> {
     let mut to = Vec::with_capacity(bytes.len() * 5 / 4);
     for byte in bytes {
@@ -189,7 +194,7 @@ pub fn hides_escape(escaped: &[u8]) -> bool {
     (escaped.windows(2)).any(|pair| !pair[0].is_ascii() && pair[1] == b'\\')
 }
 
-/// For between two single quotes. NUL is dropped, as a shell does that reads a text.
+/// Appends bytes for a `'…'` string. NUL is dropped, as shells do when they read a script.
 pub fn push_quoted(to: &mut Vec<u8>, bytes: &[u8]) {
     for byte in bytes {
         match byte {
@@ -200,7 +205,8 @@ pub fn push_quoted(to: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// A path as a word. In bash's lines, bytes that are not UTF-8 could be half a character of another encoding.
+/// A path as a shell word. Bytes that are not UTF-8 are written in octal: in bash's lines they
+/// could be part of a character in another encoding.
 pub fn path_word(path: &Path) -> String {
     let octal = |byte: &u8| format!("\\{byte:03o}");
     match path.to_str() {
@@ -249,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn bash_gets_a_short_command_on_its_line_and_a_long_one_in_a_file() {
+    fn bash_gets_short_commands_inline_and_long_ones_in_a_file() {
         let memory = memory_with("hiBs");
         let is_in_file = |text: &[u8], reads| {
             let dialect = Dialect::Bash { socket: 255, reads };
@@ -274,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_a_command_on_its_line_is_in_the_first_packet() {
+    fn a_short_command_fits_completely_in_the_first_packet() {
         let memory = memory_with("hiBs");
         for length in 0..1000 {
             let text = [&vec![b'x'; length], b"END".as_slice()].concat();
@@ -287,10 +293,10 @@ mod tests {
     }
 
     #[test]
-    fn no_packet_is_longer_than_what_a_shell_reads_at_once() {
+    fn no_packet_exceeds_one_read_of_a_shell() {
         let memory = memory_with("hiBs");
         for length in 0..300 {
-            // A command that may trace gets lines of another kind.
+            // A command that may enable tracing is sent in a different form.
             let text = [b"set".as_slice(), &vec![b'\''; length]].concat();
             let text = &text[(length % 2) * 3..];
             for reads in [bash::READ_BYTES, bash::LONG_READ_BYTES] {

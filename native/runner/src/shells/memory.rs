@@ -1,8 +1,8 @@
-//! What the runner remembers of a shell between commands, from what the shell reports.
+//! The state of a shell that the runner keeps between commands, from the shell's reports.
 
 use std::path::{Path, PathBuf};
 
-/// The trap that a signal has until a command sets its own.
+/// The placeholder trap of a signal until the command sets its own.
 pub const SHIELD: &str = ": until the command sets its own";
 
 pub struct ShellMemory {
@@ -12,17 +12,19 @@ pub struct ShellMemory {
     pub status: i32,
     pub xtrace: bool,
     pub verbose: bool,
-    /// What a line sets is exported, or a `!` in it replaced; or both are not known yet.
+    /// The shell exports what our lines set (`set -a`) or expands `!` in them; true until the flags
+    /// are known.
     pub alters_lines: bool,
     errexit: bool,
-    /// Bodies of the user's traps, as they stand between single quotes.
+    /// Bodies of the user's traps, quoted as inside single quotes.
     pub debug_trap: Option<String>,
     pub err_trap: Option<String>,
-    /// The signals that have a trap, with its body.
+    /// The trapped signals, each with the body of its trap.
     trapped: Vec<(String, String)>,
-    /// The trap for INT that the shell dropped when a command was ended; the next one finds it again.
+    /// The trap for INT that the shell dropped when a command was aborted. The next command
+    /// restores it.
     lost_trap: Option<String>,
-    /// The shell started without TERM, and has had no terminal so far.
+    /// The shell started without TERM and has not had a terminal so far.
     pub lacks_terminal_type: bool,
 }
 
@@ -44,7 +46,7 @@ impl ShellMemory {
         }
     }
 
-    /// What is left of it when a new shell takes over.
+    /// The part that carries over to a new shell process.
     pub fn of_new_shell(&self) -> ShellMemory {
         ShellMemory::new(self.cwd.clone())
     }
@@ -65,12 +67,13 @@ impl ShellMemory {
         }
     }
 
-    /// The directory as it can be told; its name need not be UTF-8.
+    /// The directory as text, for display; its name may not be UTF-8.
     pub fn shown_cwd(&self) -> String {
         self.cwd.to_string_lossy().into_owned()
     }
 
-    /// The traps that the shell told of. One that was `aborted` had to drop its trap for INT.
+    /// Stores the traps that the shell reported. An `aborted` command made the shell drop its trap
+    /// for INT.
     pub fn take_told_traps(&mut self, text: &str, aborted: bool) {
         let before = self.trap_of("INT").or(self.lost_trap());
         let before = before.map(String::from);
@@ -82,7 +85,7 @@ impl ShellMemory {
         self.lost_trap.as_deref()
     }
 
-    /// What `trap` printed: lines of `trap -- 'body' NAME`, whose bodies may have many lines.
+    /// Parses the output of `trap`: lines of `trap -- 'body' NAME`, whose bodies may span lines.
     fn take_traps(&mut self, text: &str) {
         self.debug_trap = None;
         self.err_trap = None;
@@ -109,7 +112,8 @@ impl ShellMemory {
         }
     }
 
-    /// Whether code has a trap for a signal, as of the last report. What is ignored has no body.
+    /// Whether code had a trap for a signal at the last report. An ignored signal has an empty
+    /// body.
     pub fn traps(&self, name: &str) -> bool {
         (self.trap_of(name)).is_some_and(|body| !body.is_empty() && body != SHIELD)
     }
@@ -119,7 +123,7 @@ impl ShellMemory {
         trap.map(|(_, body)| body.as_str())
     }
 
-    /// The signals that have a trap of any kind, or are ignored.
+    /// The signals that are trapped or ignored.
     pub fn known(&self) -> impl Iterator<Item = &str> {
         self.trapped.iter().map(|(name, _)| name.as_str())
     }
@@ -128,7 +132,7 @@ impl ShellMemory {
         self.known().any(|known| known == name)
     }
 
-    /// Those that the last command left as they were before it.
+    /// The signals whose placeholder trap the last command did not replace.
     pub fn shielded(&self) -> impl Iterator<Item = &str> {
         let is_shielded = |(_, body): &&(String, String)| body == SHIELD;
         self.trapped
@@ -137,7 +141,7 @@ impl ShellMemory {
             .map(|(name, _)| name.as_str())
     }
 
-    /// `$?` of the last command, unless giving it to the next one would count as a failure.
+    /// `$?` of the last command, unless restoring it would count as a failure.
     pub fn status_to_restore(&self) -> Option<i32> {
         (self.status != 0 && !self.errexit && self.err_trap.is_none()).then_some(self.status)
     }
@@ -147,7 +151,7 @@ fn is_directory_name(name: &Path) -> bool {
     name.is_absolute() && name.as_os_str().len() <= libc::PATH_MAX as usize
 }
 
-/// Splits after a body in single quotes, in which `'\''` stands for a quote.
+/// Splits the text at the quote that closes a body, in which `'\''` stands for a quote.
 fn until_closing_quote(text: &str) -> Option<(&str, &str)> {
     let mut from = 0;
     loop {
@@ -164,7 +168,7 @@ mod tests {
     use super::ShellMemory;
 
     #[test]
-    fn traps_are_understood_with_quotes_and_lines_in_them() {
+    fn traps_with_quotes_and_newlines_are_parsed() {
         let mut memory = ShellMemory::new("/");
         let text = "trap -- 'echo '\\''a\nb'\\''' ERR\ntrap -- 'dbg' DEBUG\n\
                     trap -- 'x' SIGUSR1\ntrap -- '' USR2\n";
@@ -178,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trap_for_int_that_an_ended_command_had_to_drop_is_known_until_one_reports() {
+    fn a_dropped_int_trap_is_remembered_until_a_command_reports() {
         let mut memory = ShellMemory::new("/");
         memory.take_told_traps("trap -- 'x' SIGINT\n", false);
         for _ in 0..2 {
@@ -192,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_not_restored_where_that_would_be_a_failure() {
+    fn a_status_is_not_restored_if_that_would_count_as_a_failure() {
         let mut memory = ShellMemory::new("/");
         memory.status = 3;
         assert_eq!(memory.status_to_restore(), Some(3));

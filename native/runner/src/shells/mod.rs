@@ -42,9 +42,9 @@ pub use traps::sets_trap;
 use traps::{BASH_SIGNALS, lists_traps, removes_trap};
 
 const DEFAULT_SHELL: &str = "default";
-/// Each costs a process and a thread that stay; a client that needs more closes some.
+/// Each shell keeps a process and a thread; a client that needs more must close some.
 const MAX_SHELLS: usize = 16;
-/// How often shells are checked.
+/// How often shells are checked for a slow start or a missing report.
 const CHECK_INTERVAL: Duration = Duration::from_millis(400);
 
 pub struct Shells {
@@ -52,18 +52,18 @@ pub struct Shells {
     tracker: Rc<Tracker>,
     run_dir: RunDir,
     openings: Openings,
-    /// For the next command, whichever shell runs it.
+    /// Pipes for the next command of any shell.
     spare_pipes: Option<SparePipes>,
     /// None in an image that has no shell.
     program: Option<ShellProgram>,
     by_id: BTreeMap<ShellId, Shell>,
-    /// Threads of shells that have ended, until they have ended, too.
+    /// Directory threads of ended shells; each is freed once it has ended as well.
     leaving: Vec<SharedDirectory>,
     next: ShellId,
     checked_at: Option<Instant>,
 }
 
-/// What a shell that is being closed has to do.
+/// The commands of a shell that is being closed.
 pub struct Closing {
     pub shell: ShellId,
     pub waiting: Vec<Serial>,
@@ -129,8 +129,8 @@ impl Shells {
         process.is_some_and(ShellProcess::is_shell) && !lists_traps(text)
     }
 
-    /// Whether a shell runs a trap of the code's for this signal and does not end by it. A shell that has
-    /// become another program gets any signal.
+    /// Whether a shell handles this signal with a trap of the code instead of dying of it. A shell
+    /// that has replaced itself by another program gets any signal.
     pub fn takes_signal(&self, id: ShellId, text: &[u8], signal: i32) -> bool {
         let Some(shell) = self.by_id.get(&id) else {
             return false;
@@ -152,12 +152,12 @@ impl Shells {
         }
     }
 
-    /// Whether there is something to check: a command that runs, or a start that may fail.
+    /// Whether a shell needs checks: it runs a command, or is starting.
     pub fn are_busy(&self) -> bool {
         self.by_id.values().any(Shell::is_busy)
     }
 
-    /// The shell that a command asks for, created when it is the first to do so.
+    /// The requested shell, created on first use.
     pub fn get_or_create(&mut self, name: &str) -> Result<ShellId, Failure> {
         if let Some(id) = self.named(name) {
             return Ok(id);
@@ -175,7 +175,7 @@ impl Shells {
         Ok(id)
     }
 
-    /// A shell that is being closed has given up its name.
+    /// The open shell with this name; the name of a closing shell is free again.
     fn named(&self, name: &str) -> Option<ShellId> {
         self.open()
             .find(|(_, shell)| shell.name == name)
@@ -189,7 +189,7 @@ impl Shells {
             .map(|(id, shell)| (*id, shell))
     }
 
-    /// Starts the default shell ahead of its first command, which then need not wait for it.
+    /// Starts the default shell before its first command, so the command does not wait for it.
     pub fn prestart(&mut self, cx: &Context) {
         if self.program.is_none() {
             return;
@@ -229,7 +229,7 @@ impl Shells {
             .collect()
     }
 
-    /// Has a shell take no more commands; the caller ends those that it has.
+    /// Makes a shell accept no more commands; the caller ends the existing ones.
     pub fn close(&mut self, name: &str) -> Result<Closing, Failure> {
         let id = self.named(name);
         let Some((id, shell)) = id.and_then(|id| Some((id, self.by_id.get_mut(&id)?))) else {
@@ -246,7 +246,7 @@ impl Shells {
         })
     }
 
-    /// Ends a shell that is being closed and has nothing left to do.
+    /// Ends a closing shell whose last command is over.
     pub fn drop_if_closed(&mut self, id: ShellId) {
         let Some(shell) = self.by_id.get(&id) else {
             return;
@@ -255,13 +255,13 @@ impl Shells {
             return;
         }
         match shell.pid() {
-            // Its state goes when its end is noticed.
+            // Its state is removed when the process has been reaped.
             Some(pid) => drop(sys::kill(pid, libc::SIGKILL)),
             None => drop(self.by_id.remove(&id)),
         }
     }
 
-    /// Finds shells that take too long to start, or can no longer report.
+    /// Handles shells that take too long to start or can no longer report.
     pub fn check(&mut self, execs: &mut Execs, cx: &mut Context) {
         let now = cx.clock.now();
         let due = |at: Instant| now.saturating_duration_since(at) >= CHECK_INTERVAL;

@@ -1,6 +1,6 @@
-//! The moment at which a shell opens a command's stdin.
+//! Detects when a shell opens a command's stdin.
 //!
-//! Until then the runner must not close its end, or the shell would wait for a writer for ever.
+//! Until then the runner must keep its end open, or the shell would wait for a writer forever.
 
 use crate::execs::Serial;
 use crate::sys;
@@ -33,17 +33,19 @@ impl Openings {
         Ok(())
     }
 
-    /// Commands whose stdin was opened since.
+    /// Commands whose stdin was opened since the last call.
     pub fn take(&mut self) -> Vec<Serial> {
         let mut buffer = [0u8; 4096];
         let n = sys::read(self.fd(), &mut buffer).unwrap_or(0);
         let mut opened = Vec::new();
         let mut rest = &buffer[..n];
-        // Each event: watch, mask, cookie, length of a name that a FIFO's events do not have.
+        // Each event: watch, mask, cookie, and the length of a name, which events of a FIFO do not
+        // have.
         while let Some((event, after)) = rest.split_at_checked(16) {
             let word = |at: usize| [event[at], event[at + 1], event[at + 2], event[at + 3]];
             let name = u32::from_ne_bytes(word(12)) as usize;
-            // The event after it, which says that the watch is gone, finds nothing awaited.
+            // The following event, which reports the removal of the watch, matches no awaited
+            // command.
             opened.extend(self.awaited.remove(&i32::from_ne_bytes(word(0))));
             rest = after.get(name..).unwrap_or_default();
         }

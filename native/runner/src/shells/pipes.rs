@@ -6,7 +6,7 @@ use crate::sys;
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// The output pipes of a command that has not come yet: it need not wait for them.
+/// Output pipes created ahead, so the next command does not wait for them.
 pub struct SparePipes {
     tag: String,
     stdout: OwnedFd,
@@ -24,9 +24,9 @@ impl SparePipes {
     }
 }
 
-/// The pipes of a command, and what the shell has to know of them.
+/// The pipes of a command, and how its shell opens them.
 pub struct CommandPipes {
-    /// In the names of all files of the command.
+    /// A random part in the names of all files of the command.
     pub tag: String,
     pub files: Vec<String>,
     pub redirections: String,

@@ -1,8 +1,7 @@
-//! The process of a shell that remembers: `cd`, variables, functions and jobs last from command to
-//! command.
+//! The process of a shell, in which `cd`, variables, functions and jobs persist between commands.
 //!
-//! It is interactive, so that an error or an interrupt brings it back to its prompt instead of
-//! ending it. Lines reach it through a socket, on which it also reports.
+//! The shell is interactive, so an error or an interrupt returns it to its prompt instead of ending
+//! it. It reads its lines from a socket, and reports on the same socket.
 
 use crate::execs::Execs;
 use crate::processes::launch::{self, Launch};
@@ -22,9 +21,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const SHELL_DIRECTORIES: [&str; 4] = ["/bin", "/usr/bin", "/usr/local/bin", "/busybox"];
-/// Profile files that take longer are skipped.
+/// Profile files that run longer are skipped.
 const START_TIME: Duration = Duration::from_secs(10);
-/// bash keeps its terminal, or what it has for one, at the highest descriptor up to this.
+/// bash moves its terminal, or what it takes for one, to the highest free descriptor up to this.
 const BASH_SOCKET: u64 = 255;
 
 pub struct ShellProgram {
@@ -47,37 +46,38 @@ pub struct ShellProcess {
     pub(super) group: Group,
     pub(super) socket: ShellSocket,
     pub(super) dialect: Dialect,
-    /// False while it reads its profile files.
+    /// False while the shell reads its profile files.
     pub(super) ready: bool,
-    /// It was no use any more and has been killed.
+    /// The process was unusable and has been killed.
     pub(super) discarded: bool,
     started_at: Instant,
-    /// Its entry in /proc as long as it has not become another program.
+    /// Its command line in /proc, which changes if it replaces itself by another program.
     command_line: Vec<u8>,
-    /// Has its directory when it has ended. None when there were too many threads.
+    /// Keeps the process's directory after its end. None if there were too many threads.
     pub(super) directory: Option<SharedDirectory>,
 }
 
 impl ShellProcess {
-    /// False of a shell that has become another program.
+    /// False if the shell has replaced itself by another program.
     pub fn is_shell(&self) -> bool {
         let name = std::fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
         name.strip_suffix(b"\0") == Some(&self.command_line)
     }
 
-    /// True of a shell that can neither read a line nor report any more: all that was open of the
-    /// socket has been closed.
+    /// True if the shell can neither read lines nor report, because it has closed all copies of its
+    /// socket.
     pub fn is_cut_off(&self) -> bool {
         self.socket.closed && self.is_shell()
     }
 
-    /// True of a shell that never goes on: busybox that is interrupted inside a lock of the C library
-    /// waits for that lock.
+    /// True if the shell is deadlocked: busybox interrupted inside a lock of the C library waits
+    /// for that lock.
     pub fn is_stuck(&self, uid: u32, gid: u32) -> bool {
         self.is_shell() && proc_tree::waits_for_lock(self.pid, uid, gid)
     }
 
-    /// True of a shell that has read all its lines; false also where the kernel cannot tell.
+    /// True if the shell has read all its lines and waits for more; false also where the kernel
+    /// does not provide this.
     pub fn waits_for_lines(&self) -> bool {
         self.socket.is_drained() && proc_tree::is_asleep(self.pid)
     }
@@ -86,17 +86,17 @@ impl ShellProcess {
         now.saturating_duration_since(self.started_at) > START_TIME
     }
 
-    /// It takes nothing more while its end is on its way.
+    /// Kills the process and sends it no more lines until it is reaped.
     pub fn discard(&mut self) {
         self.ready = false;
         self.discarded = true;
         let _ = sys::kill(self.pid, libc::SIGKILL);
     }
 
-    /// Has epoll report when the shell says something, and when it takes more.
+    /// Makes epoll report when the shell sends a packet or accepts more lines.
     pub fn watch(&mut self, id: ShellId, poll: &Poll) {
         if self.socket.closed {
-            // It would be reported as ready for ever.
+            // epoll would report it as ready forever.
             poll.remove(self.socket.fd());
         } else if let Some(interest) = self.socket.changed_interest() {
             let _ = poll.modify(self.socket.fd(), interest, Token::Report(id));
@@ -143,7 +143,7 @@ impl Shells {
         }
         let (mut socket, theirs) = ShellSocket::pair()?;
         let null = sys::open(c"/dev/null", libc::O_RDWR, 0)?;
-        // bash takes its stderr for its terminal and keeps it, where children do not get it.
+        // bash treats its stderr as its terminal and keeps it where children do not inherit it.
         let stderr = match dialect {
             Dialect::Bash { .. } => theirs.as_raw_fd(),
             Dialect::Sh => null.as_raw_fd(),
@@ -166,7 +166,7 @@ impl Shells {
             terminal: false,
             entrance: entrance.as_ref().map(AsRawFd::as_raw_fd),
         })?;
-        // A shell that cannot start is noticed by its end, like any other that ends.
+        // A shell that cannot start is handled like any other shell that ends.
         cx.poll.add(socket.fd(), libc::EPOLLIN, Token::Report(id))?;
         socket.send(match shell.skip_profiles {
             true => lines::ready(dialect),
@@ -190,7 +190,7 @@ impl Shells {
         Ok(())
     }
 
-    /// Takes one step further in a shell's start; a shell that is ready takes commands.
+    /// Advances a shell's startup by one step. A ready shell runs commands.
     pub(super) fn advance_start(
         &mut self,
         id: ShellId,
@@ -226,7 +226,8 @@ impl Shells {
         }
     }
 
-    /// A shell that ends before it is ready is tried once more without profile files.
+    /// Handles a shell that ended before it was ready: it is started once more, without profile
+    /// files.
     pub(super) fn start_failed(
         &mut self,
         id: ShellId,
@@ -244,7 +245,7 @@ impl Shells {
             });
             return;
         }
-        // If there is a next command, it finds the profiles mended, or reports the problem again.
+        // The next command reads the profiles again, and reports the problem if it persists.
         shell.skip_profiles = false;
         shell.profile_problem = None;
         let failure = Failure::new("no_shell", "the shell ends as soon as it starts");
@@ -253,7 +254,7 @@ impl Shells {
         }
     }
 
-    /// Gives up on a shell whose profile files take too long.
+    /// Kills a shell whose profile files take too long.
     pub(super) fn give_up_start(&mut self, id: ShellId) {
         let Some(shell) = self.by_id.get_mut(&id) else {
             return;
@@ -270,7 +271,7 @@ impl Shells {
     }
 }
 
-/// The sandbox's own PATH, and after it what the system's profile adds.
+/// The sandbox's own PATH, followed by what the system profile adds.
 fn merged_path(own: &str, profile: &str) -> String {
     let mut parts: Vec<&str> = own.split(':').filter(|part| !part.is_empty()).collect();
     for part in profile.split(':') {
@@ -286,7 +287,7 @@ mod tests {
     use super::merged_path;
 
     #[test]
-    fn the_sandboxs_own_path_comes_first_and_nothing_twice() {
+    fn the_sandbox_path_comes_first_without_duplicates() {
         assert_eq!(
             merged_path("/opt/x:/bin", "/usr/bin:/bin"),
             "/opt/x:/bin:/usr/bin"

@@ -1,4 +1,4 @@
-//! What a shell reports of the command that it runs.
+//! Handles a shell's reports about the command that it runs.
 
 use crate::execs::{Exec, Execs, Outcome, Serial};
 use crate::server::context::Context;
@@ -11,27 +11,27 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// Packets taken in one turn of the event loop, so that a flood does not hold up other work.
+/// Packets handled in one turn of the event loop, so a flood does not delay other work.
 const PACKET_LIMIT: usize = 64;
-/// The last report: what it is about, the directory, and the one before.
+/// Fields of the final report: its header, the directory, and the previous directory.
 const REPORT_PARTS: usize = 3;
 /// Longer than any two directories.
 const MAX_REPORT_BYTES: usize = 64 * 1024;
 
-/// The command that a shell is at.
+/// The command that a shell is running.
 pub struct Current {
     pub serial: Serial,
-    /// The command's pipes and texts, by names with a random part. Code cannot list the directory that
-    /// they are in, so that earlier commands' jobs neither find nor flood them (threat: forged results).
+    /// The command's pipes and scripts. Their names have a random part and code cannot list their
+    /// directory, so jobs of earlier commands neither find nor flood them (threat: forged results).
     pub files: Vec<String>,
-    /// The status that the shell has reported ahead of the rest.
+    /// The exit status, once the shell has reported it.
     pub status: Option<i32>,
-    /// What has come of the present report.
+    /// The part of the report that has been received.
     report: Vec<u8>,
     traps: String,
-    /// Has the shell report when the command's own lines failed to.
+    /// Makes the shell report if the command's own lines failed to.
     closing: Vec<Vec<u8>>,
-    /// Where a shell lists traps that it does not have any more when it reports.
+    /// Where a shell lists traps that are removed before it reports.
     trap_list: Option<OwnedFd>,
     /// At the last check, the shell waited for more lines and had not reported.
     found_silent: bool,
@@ -42,7 +42,7 @@ pub struct Current {
 struct Report {
     /// `$-`, if the report has it.
     flags: Option<String>,
-    /// `PWD` and `OLDPWD` at the end of the command; none when bash has given the command up.
+    /// `PWD` and `OLDPWD` at the end of the command; none if bash has just abandoned it.
     directories: Option<(PathBuf, PathBuf)>,
 }
 
@@ -65,7 +65,7 @@ impl Current {
         }
     }
 
-    /// Takes a packet; gives the report that it completes. bash sends what it prints line by line.
+    /// Adds a packet and returns the report that it completes. bash sends its output line by line.
     fn take(&mut self, packet: &[u8]) -> Option<Report> {
         match packet.first() {
             Some(1 | 2) => self.report = packet.to_vec(),
@@ -83,7 +83,7 @@ impl Current {
         let mut parts = self.report.split(|byte| *byte == 0);
         let text = String::from_utf8_lossy(parts.next().unwrap_or_default());
         let mut words = text.split(' ').skip(1);
-        // What an earlier command left to say is not about this one, nor are the traps before it.
+        // A late report of an earlier command is dropped, together with the traps before it.
         if words.next().and_then(|number| number.parse().ok()) != Some(self.serial) {
             self.report = Vec::new();
             self.traps.clear();
@@ -101,7 +101,7 @@ impl Current {
 }
 
 impl Shells {
-    /// Reads what the shell reports, and feeds it what it did not take before.
+    /// Reads the shell's reports, and sends lines that it did not accept before.
     pub fn take_reports(&mut self, id: ShellId, execs: &mut Execs, cx: &mut Context) {
         for _ in 0..PACKET_LIMIT {
             let Some(process) = self
@@ -116,7 +116,7 @@ impl Shells {
                 return process.watch(id, &cx.poll);
             };
             if process.ready {
-                // The next report is a while away. If there is more, epoll says so.
+                // The next report takes a while. If it is already there, epoll reports it.
                 if self.take_report(id, &packet, execs, cx) {
                     return;
                 }
@@ -126,7 +126,7 @@ impl Shells {
         }
     }
 
-    /// Gives whether the command has ended.
+    /// Returns whether the command has ended.
     fn take_report(
         &mut self,
         id: ShellId,
@@ -147,7 +147,7 @@ impl Shells {
             shell.memory.take_flags(flags);
         }
         let Some((cwd, old_cwd)) = report.directories else {
-            // bash gave the command up, and reads lines again.
+            // bash has abandoned the command and reads lines again.
             process.socket.send(std::mem::take(&mut current.closing));
             if let Some(exec) = execs.get_mut(current.serial) {
                 exec.stop_mut().heeded = true;
@@ -160,7 +160,7 @@ impl Shells {
         };
         shell.memory.take_directory(cwd, old_cwd);
         shell.memory.status = status;
-        // Traps that the shell did not tell of are none.
+        // Traps that are missing from the report do not exist any more.
         let read = |pipe: &OwnedFd| sys::read(pipe.as_raw_fd(), &mut cx.buffer).unwrap_or(0);
         let listed = current.trap_list.as_ref().map_or(0, read);
         let traps = String::from_utf8_lossy(&cx.buffer[..listed]) + current.traps.as_str();
@@ -185,7 +185,7 @@ impl Shells {
         let serial = current.serial;
         let exec = execs.get(serial);
         if exec.is_some_and(|exec| !exec.has_begun()) {
-            // The shell cannot open the command's pipes: it may have no descriptors left.
+            // The shell could not open the command's pipes; it may have run out of descriptors.
             self.unstart(current, execs, cx);
             if let Some(shell) = self.by_id.get_mut(&id) {
                 shell.replace_process(serial);
@@ -195,20 +195,21 @@ impl Shells {
         let ended_by_us = exec.is_some_and(|exec| exec.stop().is_ending());
         self.end(id, current, Outcome::exited(status), execs, cx);
         if !ended_by_us {
-            // The answer does not wait for the shell's move to another cgroup, which takes
-            // time, except where something must be dead first.
+            // The answer does not wait for the shell's slow move to another cgroup, unless
+            // processes must be dead first.
             cx.connections.flush_early();
         }
         self.run_dir.remove(&current.files);
         self.separate_jobs(id, serial, execs);
         self.run_next(id, execs, cx);
         if self.spare_pipes.is_none() {
-            // If that fails, the next command tries again.
+            // On failure, the next command tries again.
             self.spare_pipes = SparePipes::make(&self.run_dir).ok();
         }
     }
 
-    /// A shell that has read all its lines, waits for more and has not reported never will.
+    /// Handles a shell that read all its lines and waits for more without a report: it will never
+    /// report.
     pub(super) fn check_report(&mut self, id: ShellId, execs: &mut Execs, cx: &mut Context) {
         self.take_reports(id, execs, cx);
         let Some(shell) = self.by_id.get_mut(&id) else {
@@ -225,8 +226,8 @@ impl Shells {
         }
     }
 
-    /// Has a shell that waits for lines report once more: an interrupt that came late may have cost
-    /// it the report. bash reads no more then.
+    /// Asks a shell that waits for lines to report again: a late interrupt may have discarded the
+    /// report. bash reads no more lines in that case.
     pub fn ask_again(&mut self, id: ShellId, cx: &Context) -> bool {
         let Some(shell) = self.by_id.get_mut(&id) else {
             return false;
@@ -245,7 +246,7 @@ impl Shells {
         asks
     }
 
-    /// Whether a shell is past the lines of its command, and an interrupt would cost it the report.
+    /// Whether a shell has finished its command's lines, so an interrupt would discard the report.
     pub fn is_reporting(&self, id: ShellId) -> bool {
         let shell = self.by_id.get(&id);
         let current = shell.and_then(|shell| shell.current.as_ref());
@@ -275,14 +276,14 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_has_the_name_that_it_was_reported_with() {
+    fn a_directory_name_keeps_its_bytes() {
         let report = current().take(b"\x02 7 #0 h\0/\xff\xfe\0\0").unwrap();
         let directory = PathBuf::from(OsStr::from_bytes(b"/\xff\xfe"));
         assert_eq!(report.directories, Some((directory, PathBuf::new())));
     }
 
     #[test]
-    fn a_command_that_bash_gave_up_has_a_status_before_its_directories() {
+    fn an_abandoned_command_has_a_status_before_its_directories() {
         let mut current = current();
         let report = current.take(b"\x01 7 130").unwrap();
         assert_eq!((report.directories, current.status), (None, Some(130)));
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_another_command_is_dropped_with_its_traps() {
+    fn reports_of_other_commands_are_dropped_with_their_traps() {
         let mut current = current();
         assert!(current.take(b"trap -- 'old' EXIT\n").is_none());
         assert!(current.take(b"\x02 6 #0 h\0/a\0/b\0").is_none());

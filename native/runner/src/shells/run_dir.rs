@@ -1,4 +1,4 @@
-//! The runner's own directory: command texts and pipes that it shares with the shell.
+//! The runner's own directory: scripts and pipes of commands, shared with the shell.
 
 use crate::shells::bash;
 use crate::sys;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 const PREFERRED: &str = "/run/sandkasten";
 const FALLBACKS: [&str; 2] = ["/dev/shm/.sandkasten", "/tmp/.sandkasten"];
-/// What mends a bash that has lost its builtins.
+/// Repairs a bash whose builtins were disabled or replaced.
 pub const REPAIR_FILE: &str = "repair";
 
 pub struct RunDir(PathBuf);
@@ -32,7 +32,7 @@ impl RunDir {
         Err(last)
     }
 
-    /// What an earlier runner has left there may be out of date.
+    /// Files left by an earlier runner may be out of date, so they are replaced.
     fn claimed(path: &Path) -> io::Result<RunDir> {
         claim(path)?;
         let dir = RunDir(path.into());
@@ -41,7 +41,8 @@ impl RunDir {
         Ok(dir)
     }
 
-    /// Makes what is always there again, when code that is root has emptied /run. Gives whether it had.
+    /// Recreates the permanent files if root code has emptied /run. Returns whether they were
+    /// missing.
     pub fn restore(&self) -> io::Result<bool> {
         let is_there = fs::symlink_metadata(self.path(REPAIR_FILE)).is_ok();
         if !is_there {
@@ -59,25 +60,25 @@ impl RunDir {
         sys::c_path(&self.path(name))
     }
 
-    /// Puts a text there for the shell to source.
+    /// Writes a script for the shell to source.
     pub fn put(&self, name: &str, text: &[u8]) -> io::Result<()> {
-        // A new file each time: a shell that still reads an old one is not disturbed.
+        // Always a new file, so a shell that is still reading an old one is not disturbed.
         let mut file = fs::File::create_new(self.path(name))?;
         file.write_all(text)?;
         file.set_permissions(fs::Permissions::from_mode(0o644))
     }
 
-    /// Makes a pipe that the shell opens by name for writing; gives its reading end.
+    /// Creates a pipe that the shell opens by name for writing; returns the read end.
     ///
-    /// A named pipe can be opened again through /dev/stdout by the code user, which an
-    /// anonymous pipe of another user cannot.
+    /// The code user can reopen a named pipe through /dev/stdout, but not an anonymous pipe of
+    /// another user.
     pub fn output_pipe(&self, name: &str) -> io::Result<OwnedFd> {
         self.fifo(name, 0o622, libc::O_RDONLY)
     }
 
-    /// Makes a pipe that the shell opens by name for reading; gives its writing end.
+    /// Creates a pipe that the shell opens by name for reading; returns the write end.
     pub fn input_pipe(&self, name: &str) -> io::Result<OwnedFd> {
-        // Read-write, because opening for writing alone fails until there is a reader.
+        // Opened read-write, because opening for writing alone fails without a reader.
         self.fifo(name, 0o644, libc::O_RDWR)
     }
 
@@ -110,7 +111,7 @@ fn claim(path: &Path) -> io::Result<()> {
         Err(error) => return Err(error),
     }
     fs::set_permissions(path, fs::Permissions::from_mode(0o711))?;
-    // A read-only file system shows itself only here.
+    // A read-only file system is only detected by writing to it.
     let probe = path.join(".probe");
     fs::write(&probe, b"")?;
     fs::remove_file(&probe)

@@ -1,18 +1,18 @@
-//! How shells other than bash (dash, busybox) run a command and report on it.
+//! Makes shells other than bash (dash, busybox) run a command and report on it.
 //!
-//! They source a file with redirections; the descriptors that they save cannot be named by code.
-//! In the file, `eval` keeps its name out of their errors. Functions cannot have the name of a
-//! special builtin there; `\` keeps aliases away, and `command` other functions.
+//! These shells source a file with redirections, and code cannot name the descriptors that they
+//! save for it. In the file, `eval` keeps the file's name out of error messages. Functions cannot
+//! replace a special builtin there; `\` bypasses aliases and `command` bypasses other functions.
 
 use crate::shells::lines::{
     ABORT_SIGNAL, CommandLines, STOP_SIGNAL, assignments, chunks, contains, push_quoted, quoted,
     refusal_of_directory,
 };
 
-/// busybox reads up to 1 KiB, dash 8 KiB.
+/// busybox reads up to 1 KiB at a time, dash 8 KiB.
 pub const READ_BYTES: usize = 512;
-/// busybox takes the death of a child for the end of its input when it idles at its prompt, so
-/// these shells idle here, until a packet wakes them.
+/// At its prompt, busybox takes the death of a child for the end of its input. So these shells idle
+/// in this loop instead, until a packet arrives.
 pub const IDLE: &str = "while ! \\command read -r _; do :; done\n";
 
 impl CommandLines<'_> {
@@ -24,7 +24,7 @@ impl CommandLines<'_> {
         if self.memory.xtrace {
             line.push_str("\\set +x;");
         }
-        // Otherwise the shell shows the `eval` of the file that it reads.
+        // Otherwise the shell prints the `eval` of the file that it reads.
         if self.memory.verbose {
             line.push_str("\\set +v;");
         }
@@ -43,13 +43,14 @@ impl CommandLines<'_> {
             ),
         };
         let run = match self.status_file {
-            // The last argument becomes `$_`, where the code must not find our file.
+            // The last argument becomes `$_`, which must not reveal our file to the code.
             Some(status) => format!("{{ \\. {status} '';{source};}}"),
             None => source,
         };
         line.push_str(&match self.cwd {
             None => run,
-            // `cd` also fails where `PWD` is readonly, in the right directory. `&&` keeps `set -e` away.
+            // `cd` also fails in the right directory if `PWD` is readonly. `&&` prevents an exit by
+            // `set -e`.
             Some(cwd) => format!(
                 "if \\command cd -- {0}||\\command test . -ef {0};then {run};\
                  else \\eval {1} {redirections}&&:;fi",
@@ -80,15 +81,15 @@ impl CommandLines<'_> {
         text
     }
 
-    /// Whether there may be an ERR trap at the end of the command, and a line of ours can follow it: a
-    /// here-document without an end would take that for its own.
+    /// Whether an ERR trap may be set at the end of the command, and a line of ours can follow the
+    /// text: an unterminated here-document would swallow that line.
     pub fn ends_err_trap(&self) -> bool {
         let may_have = self.memory.err_trap.is_some() || contains(self.text, b"ERR");
         may_have && !contains(self.text, b"<<")
     }
 
-    /// Ends an ERR trap, which busybox would run for a failed `eval` again, and tells of it before. The
-    /// line has no quotes, so that it cannot close one of the command's.
+    /// Reports and removes an ERR trap, which busybox would run again for a failed `eval`. The line
+    /// has no quotes, so it cannot close a quote that the command left open.
     fn err_trap_end(&self) -> String {
         format!(
             "\n\n\\eval \\\\trap\\>{}\\;\\\\trap - ERR 2\\>/dev/null\\;return $?",
@@ -96,7 +97,7 @@ impl CommandLines<'_> {
         )
     }
 
-    /// For a shell that idles again and has lost its lines to an interrupt.
+    /// The report for a shell that idles again after an interrupt discarded its lines.
     pub fn sh_report(&self) -> Vec<Vec<u8>> {
         let mut packets = vec![b"\n".to_vec()];
         packets.extend(self.report_lines());

@@ -1,4 +1,4 @@
-//! A shell by its name, through all the processes that run it one after the other.
+//! A named shell, across all the processes that successively run it.
 
 use crate::execs::Serial;
 use crate::processes::Group;
@@ -8,7 +8,7 @@ use crate::shells::reports::Current;
 use crate::shells::terminal::ShellTerminal;
 use std::collections::VecDeque;
 
-/// Which shell; numbers are never used twice.
+/// Identifies a shell; numbers are never reused.
 pub type ShellId = u32;
 
 pub struct Shell {
@@ -18,12 +18,12 @@ pub struct Shell {
     pub(super) current: Option<Current>,
     pub(super) memory: ShellMemory,
     pub(super) terminal: Option<ShellTerminal>,
-    /// The process that the next command finds is not the one that the last command left.
+    /// The shell's process was replaced since its last command.
     pub(super) replaced: bool,
-    /// What went wrong with the profile files, which are skipped; the next command reports it.
+    /// Why the profile files are skipped; the next command reports it.
     pub(super) profile_problem: Option<String>,
     pub(super) skip_profiles: bool,
-    /// It takes no more commands and goes when its last one has ended.
+    /// It accepts no more commands and is removed when the last one has ended.
     pub(super) closing: bool,
 }
 
@@ -59,7 +59,7 @@ impl Shell {
         self.current.is_some() || self.process.as_ref().is_some_and(|process| !process.ready)
     }
 
-    /// Ends a process that is of no use any more; the next one gets the command.
+    /// Kills an unusable process; the next process gets the command.
     pub fn replace_process(&mut self, serial: Serial) {
         self.queue.push_front(serial);
         self.replaced = true;

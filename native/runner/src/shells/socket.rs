@@ -12,16 +12,16 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 pub struct ShellSocket {
     fd: OwnedFd,
-    /// Packets that the socket has not taken yet.
+    /// Packets that the socket has not accepted yet.
     waiting: VecDeque<Vec<u8>>,
-    /// What epoll is asked for now.
+    /// The events that epoll watches for.
     watched: i32,
-    /// No process holds the other side: the shell has become another program, or has ended.
+    /// No process holds the other end: the shell has become another program or has ended.
     pub(super) closed: bool,
 }
 
 impl ShellSocket {
-    /// The runner's side, and the shell's.
+    /// Returns the runner's end and the shell's.
     pub fn pair() -> io::Result<(ShellSocket, OwnedFd)> {
         let (ours, theirs) = sys::packet_socket_pair()?;
         sys::receive_credentials(ours.as_raw_fd())?;
@@ -39,14 +39,14 @@ impl ShellSocket {
         self.fd.as_raw_fd()
     }
 
-    /// Each packet is what the shell gets from one read. A shell that died a moment ago takes no
-    /// more; its death is about to be noticed.
+    /// Sends packets, each of which the shell gets by one read. Errors are ignored: the death of a
+    /// shell is handled when it is reaped.
     pub fn send(&mut self, packets: impl IntoIterator<Item = Vec<u8>>) {
         self.waiting.extend(packets);
         self.flush();
     }
 
-    /// Sends what the socket takes.
+    /// Sends as much as the socket accepts.
     pub fn flush(&mut self) {
         while !self.waiting.is_empty() {
             let sent = match sys::send_packets(self.fd.as_raw_fd(), &mut self.waiting.iter()) {
@@ -57,7 +57,7 @@ impl ShellSocket {
         }
     }
 
-    /// What epoll should watch for from now on, when that is something else than before.
+    /// The events to watch for from now on, if they have changed.
     pub fn changed_interest(&mut self) -> Option<i32> {
         let wanted = match self.waiting.is_empty() {
             true => libc::EPOLLIN,
@@ -66,12 +66,12 @@ impl ShellSocket {
         (std::mem::replace(&mut self.watched, wanted) != wanted).then_some(wanted)
     }
 
-    /// True when the shell has read everything; false also where the kernel cannot tell.
+    /// True if the shell has read everything; false also where the kernel does not provide this.
     pub fn is_drained(&self) -> bool {
         !self.closed && self.waiting.is_empty() && sys::bytes_unsent(self.fd.as_raw_fd()) == Some(0)
     }
 
-    /// The next packet that the process of this pid wrote, if there is one.
+    /// The next packet written by the process with this pid, if any.
     pub fn receive(&mut self, writer: i32, buffer: &mut [u8]) -> Option<Vec<u8>> {
         loop {
             let (length, pid) = sys::receive_with_pid(self.fd.as_raw_fd(), buffer).ok()?;

@@ -1,4 +1,4 @@
-//! A terminal that a shell keeps: all its commands run on it.
+//! The terminal of a shell, on which all its commands run.
 
 use crate::execs::{Pipes, Serial};
 use crate::processes::terminal;
@@ -9,10 +9,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 pub struct ShellTerminal {
     master: OwnedFd,
-    /// Held so that the terminal lives on while no process has it open.
+    /// Keeps the terminal open while no process has it open.
     slave: OwnedFd,
     path: String,
-    /// The command that gets what the terminal says.
+    /// The command that receives the terminal's output.
     pub(super) reader: Option<Serial>,
 }
 
@@ -28,8 +28,8 @@ impl ShellTerminal {
         })
     }
 
-    /// The runner's ends for one command, and the redirections that join the command to it. What
-    /// the command before it did not read, the end of its input too, is not for this one.
+    /// The runner's ends for one command, and the redirections that connect the command. Discards
+    /// input that the previous command did not read, including an end of input.
     pub fn pipes(&self, stdin: bool) -> io::Result<CommandPipes> {
         // SAFETY: no memory is involved. It cannot fail on a terminal that is open.
         unsafe { libc::tcflush(self.slave.as_raw_fd(), libc::TCIFLUSH) };

@@ -1,9 +1,9 @@
-//! What the text of a command tells of the traps that it sets or lists.
+//! Finds the traps that a command sets, removes or lists, judged by its text.
 
 use crate::shells::lines::contains;
 use std::collections::BTreeSet;
 
-/// Signals that bash has handlers for in any case. Most of them end it, unless code has a trap for them.
+/// Signals that bash always has handlers for. Most of them end bash unless code traps them.
 pub const BASH_SIGNALS: [(i32, &str); 15] = [
     (libc::SIGUSR1, "USR1"),
     (libc::SIGUSR2, "USR2"),
@@ -22,7 +22,7 @@ pub const BASH_SIGNALS: [(i32, &str); 15] = [
     (libc::SIGSYS, "SYS"),
 ];
 
-/// Whether the command has `trap` list what is trapped. Such a command runs without traps of ours.
+/// Whether the command lists traps. Such a command runs without our own traps.
 pub fn lists_traps(text: &[u8]) -> bool {
     const LISTING: [&[u8]; 14] = [
         b"-p", b"-P", b"1>", b"2>", b"\n", b";", b"|", b"&", b")", b">", b"<", b"}", b"`", b"#",
@@ -42,7 +42,7 @@ pub fn lists_traps(text: &[u8]) -> bool {
     })
 }
 
-/// What a text does to traps, as far as its words tell. `SIGUSR1` is USR1.
+/// The traps that a text seems to set and remove. `SIGUSR1` is stored as USR1.
 #[derive(Default)]
 struct TrapWords<'a> {
     set: BTreeSet<&'a [u8]>,
@@ -67,7 +67,7 @@ impl TrapWords<'_> {
     }
 }
 
-/// Whether a simple command is `trap - NAME…`, after a word like `then` perhaps.
+/// Whether a simple command is `trap - NAME…`, possibly after a word such as `then`.
 fn removes_traps(command: &[u8]) -> bool {
     let mut words = command
         .split(|byte| b" \t".contains(byte))
@@ -76,7 +76,7 @@ fn removes_traps(command: &[u8]) -> bool {
     words.any(is_trap) && words.next() == Some(b"-")
 }
 
-/// The signals of bash for which the text seems to set a trap: it names them.
+/// The `BASH_SIGNALS` for which the text seems to set a trap, because it names them.
 pub fn mentioned_traps(text: &[u8]) -> Vec<&'static str> {
     let words = TrapWords::new(text);
     let of_bash = BASH_SIGNALS.iter().map(|(_, name)| *name);
@@ -100,7 +100,7 @@ mod tests {
     use super::{lists_traps, mentioned_traps, removes_trap, sets_trap};
 
     #[test]
-    fn a_list_of_traps_is_told_from_a_trap() {
+    fn listing_traps_is_distinguished_from_setting_one() {
         for text in [
             "trap",
             "trap;",
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trap_that_is_only_removed_is_not_set() {
+    fn removing_a_trap_does_not_count_as_setting_it() {
         for text in [
             "trap - USR1",
             "ls; trap -- - INT SIGUSR1; x",
