@@ -1,4 +1,4 @@
-//! Making commands end: when their time is up, or on request. Each step is harder than the last.
+//! Ends commands, on a timeout or on request, in increasingly forceful steps.
 
 use crate::commands::Commands;
 use crate::execs::{CANCELLED_EXIT_CODE, EndingStep, Exec, Outcome, Serial, State};
@@ -9,16 +9,16 @@ use crate::shells::{ABORT_SIGNAL, STOP_SIGNAL};
 use crate::sys;
 use std::time::Duration;
 
-/// The time that an interrupted command gets to finish, and a killed one to disappear.
+/// How long an interrupted command may take to finish, and a killed one to disappear.
 const GRACE: Duration = Duration::from_millis(500);
-/// How often a shell is told to give up the rest of its line, until it does.
+/// How often a shell is asked to abandon the rest of its line, until it does.
 pub const INTERRUPT_INTERVAL: Duration = Duration::from_millis(10);
-/// What a shell needs at most from reading a command to running it.
+/// The longest time from when a shell reads a command until it runs it.
 const BEGINNING: Duration = Duration::from_millis(200);
-/// How often a kill is repeated that had no effect yet.
+/// How long to wait before a kill without effect is repeated.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// How a shell is told that a signal ends its command. A trap for INT has a say only in INT.
+/// The signal that makes a shell abandon its command. The code's own INT trap only applies to INT.
 pub fn stop_signal(signal: i32) -> i32 {
     match signal {
         libc::SIGINT => STOP_SIGNAL,
@@ -27,7 +27,7 @@ pub fn stop_signal(signal: i32) -> i32 {
 }
 
 impl Commands {
-    /// Ends a command as a timeout does; false when it had ended already.
+    /// Ends a command as a timeout does; false if it had already ended.
     pub fn cancel(&mut self, exec_id: &str, cx: &mut Context) -> Result<bool, Failure> {
         let exec = self.execs.find(exec_id)?;
         let (serial, state) = (exec.serial(), exec.state());
@@ -40,7 +40,8 @@ impl Commands {
         Ok(state != State::Done)
     }
 
-    /// Ends what runs and waits in a shell, and the shell itself; earlier jobs live on.
+    /// Ends the running and queued commands of a shell, and the shell itself; background jobs
+    /// continue.
     pub fn close_shell(&mut self, name: &str, cx: &mut Context) -> Result<(), Failure> {
         let closing = self.shells.close(name)?;
         for serial in closing.waiting {
@@ -61,16 +62,16 @@ impl Commands {
         Ok(())
     }
 
-    /// A command that has not begun just ends.
+    /// Ends a command that has not begun.
     fn cancel_queued(&mut self, serial: Serial, cx: &mut Context) {
         self.set_step(serial, "cancelled", EndingStep::Killed, GRACE, cx);
         let outcome = Outcome::exited(CANCELLED_EXIT_CODE);
         self.execs.finish(serial, outcome, cx);
     }
 
-    /// First a request to stop, which programs may use to clean up.
+    /// Takes the first step: an interrupt, which lets programs clean up.
     pub(super) fn begin_ending(&mut self, serial: Serial, reason: &'static str, cx: &Context) {
-        // The shell first: when the program that it waits for has ended, it is too late.
+        // The shell first: once its foreground program has ended, it would be too late.
         let members = self.members(serial);
         self.stop_shell(serial, STOP_SIGNAL);
         for pid in members {
@@ -79,7 +80,7 @@ impl Commands {
         self.set_step(serial, reason, EndingStep::Interrupted, GRACE, cx);
     }
 
-    /// The time for the last step is over.
+    /// Takes the next step after the last one's time is over.
     pub(super) fn escalate(&mut self, serial: Serial, cx: &mut Context) {
         if !self.still_runs(serial, cx) {
             return;
@@ -99,7 +100,7 @@ impl Commands {
             }
             EndingStep::Signalled => {
                 self.signal_again(serial, ending.signal, now < ending.since + GRACE, cx);
-                // Ever more rarely, so that code which handles signals itself is not flooded.
+                // At growing intervals, so code that handles signals itself is not flooded.
                 let wait = now.saturating_duration_since(ending.since);
                 self.wait(serial, wait.max(INTERRUPT_INTERVAL), cx);
             }
@@ -108,7 +109,7 @@ impl Commands {
                 self.stop_line(serial, cx);
                 self.wait(serial, INTERRUPT_INTERVAL, cx);
             }
-            // Only a shell that ignores the interrupt and loops gets here.
+            // Only a shell that ignores interrupts and loops gets here.
             EndingStep::Killed if in_shell => {
                 let _ = sys::kill(pid, libc::SIGKILL);
                 self.set_step(serial, ending.reason, EndingStep::ShellKilled, AGAIN, cx);
@@ -117,8 +118,8 @@ impl Commands {
         }
     }
 
-    /// Kills everything that the command started, and nothing else. Its shell does not go on with
-    /// the rest of the line: it is stopped while its programs die, and then gives the line up.
+    /// Kills everything that the command started, and nothing else. The shell is stopped while its
+    /// programs die, and then abandons the rest of the line.
     pub(super) fn kill(&mut self, serial: Serial, reason: &'static str, cx: &mut Context) {
         if !self.still_runs(serial, cx) {
             return;
@@ -131,14 +132,14 @@ impl Commands {
         if let Some(shell) = shell {
             let _ = sys::kill(pid, libc::SIGSTOP);
             self.shells.move_to_new_group(shell);
-            // Code may have caught the first interrupt and gone on.
+            // Code may have caught the first interrupt and continued.
             exec.stop_mut().sent &= !has_trap;
             self.stop_shell(serial, ABORT_SIGNAL);
         }
         self.execs.kill_members(serial, &self.shells.pids());
         let mut wait = GRACE;
         if shell.is_some() {
-            // What was written before the kill counts, and nothing after it.
+            // Output written before the kill counts; later output does not.
             if let Some(exec) = self.execs.get_mut(serial) {
                 exec.mute(cx);
             }
@@ -148,7 +149,7 @@ impl Commands {
         self.set_step(serial, reason, EndingStep::Killed, wait, cx);
     }
 
-    /// Whether the command still runs, after a look at what its shell has reported meanwhile.
+    /// Whether the command still runs, after reading its shell's latest reports.
     fn still_runs(&mut self, serial: Serial, cx: &mut Context) -> bool {
         if let Some(shell) = self.execs.get(serial).and_then(Exec::shell) {
             self.take_reports(shell, cx);
@@ -157,8 +158,9 @@ impl Commands {
         self.execs.get(serial).is_some_and(runs)
     }
 
-    /// Has a shell give up its command once the program in the foreground has ended. It keeps the
-    /// request until then, as a trap or as an interrupt. `by` is one of the signals that it traps for this.
+    /// Makes a shell abandon its command once the foreground program has ended. Until then, the
+    /// request stays pending as a trap or an interrupt. `by` is one of the signals that the shell
+    /// traps for this.
     pub(super) fn stop_shell(&mut self, serial: Serial, by: i32) {
         let bash = self.shells.are_bash();
         let in_command = match bash {
@@ -172,22 +174,23 @@ impl Commands {
         let pid = exec.pid();
         let stop = exec.stop_mut();
         if stop.heeded || (stop.sent && (bash || has_trap)) {
-            // A second one could strike when the command has been given up already.
+            // A second signal could arrive when the command has already been abandoned.
         } else if has_trap {
             stop.sent = true;
             stop.aborted |= by == ABORT_SIGNAL;
             let _ = sys::kill(pid, by);
         } else if in_command {
-            // The command lists traps, or code has removed ours, or the shell has become another
-            // program.
+            // Our trap is not set: the command lists traps, code has removed our trap, or the shell
+            // has become another program.
             stop.sent |= !bash;
             let _ = sys::kill(pid, libc::SIGINT);
         }
-        // Otherwise the shell is not at the command, and an interrupt would cost it our lines.
+        // Otherwise the shell has not reached the command, and an interrupt would discard our
+        // lines.
     }
 
-    /// Whether the shell gives up the command for our signal. Where the kernel does not tell, it does
-    /// once it has opened the command's pipes: it has set the trap before.
+    /// Whether the shell's trap for our signal is set. Where the kernel does not show this, it is
+    /// set once the shell has opened the command's pipes, because the trap comes first.
     fn has_stop_trap(&self, serial: Serial) -> bool {
         let Some(exec) = self.execs.get(serial) else {
             return false;
@@ -197,7 +200,7 @@ impl Commands {
             .unwrap_or_else(|| exec.shell().is_some_and(sets_trap) && self.is_in_command(serial))
     }
 
-    /// Whether a shell has come to the command and not to its report.
+    /// Whether a shell has reached the command but not its report.
     fn is_in_command(&self, serial: Serial) -> bool {
         let Some(exec) = self.execs.get(serial) else {
             return false;
@@ -206,21 +209,21 @@ impl Commands {
         !reports && exec.has_pipes_opened()
     }
 
-    /// Whether a shell was told to give up its command, and cannot.
+    /// Whether a shell was asked to abandon its command and is deadlocked.
     fn is_stuck(&self, serial: Serial) -> bool {
         let told = |exec: &&Exec| exec.stop().sent;
         let shell = self.execs.get(serial).filter(told).and_then(Exec::shell);
         shell.is_some_and(|shell| self.shells.is_stuck(shell))
     }
 
-    /// Whether bash is past our own lines and in those of the command.
+    /// Whether bash has passed our own lines and runs those of the command.
     fn is_past_our_lines(&self, serial: Serial) -> bool {
         let shows = |exec: &Exec| exec.age() > BEGINNING || exec.has_written();
         self.execs.get(serial).is_some_and(shows) || !self.later_members(serial).is_empty()
     }
 
-    /// A signal that came before the command had begun is repeated, and what the shell was just
-    /// starting when it came gets it too. What a program starts after it, to clean up, does not.
+    /// Repeats a signal that arrived before the command had begun, and sends it to processes that
+    /// the shell was starting at that moment. Programs started later, to clean up, do not get it.
     fn signal_again(&mut self, serial: Serial, signal: i32, recent: bool, cx: &Context) {
         let members = self.later_members(serial);
         let Some(exec) = self.execs.get(serial) else {
@@ -246,29 +249,30 @@ impl Commands {
         }
     }
 
-    /// bash handles its stop signal only when a builtin that waits (`read`) returns, which takes an
-    /// interrupt. One that runs handles it at once, and must not be interrupted in its report.
+    /// Interrupts a bash that waits in a builtin (`read`), which would otherwise delay its stop
+    /// trap until the builtin returns. A running bash handles the trap at once, and must not be
+    /// interrupted in its report.
     fn wake_shell(&mut self, serial: Serial, cx: &Context) {
         let waits = |exec: &&Exec| exec.stop().sent && !exec.stop().heeded;
         let Some(exec) = self.execs.get(serial).filter(waits) else {
             return;
         };
         let pid = exec.pid();
-        // Where the kernel does not tell what the shell is at, its report gets the time that it takes.
+        // Where the kernel does not show the shell's state, allow the time that a report takes.
         let since = exec.stop().ending.map(|ending| ending.since);
         let long_ago = since.is_some_and(|since| since + BEGINNING < cx.clock.now());
         if self.has_stop_trap(serial)
             && (long_ago || proc_tree::catches(pid, STOP_SIGNAL).is_some())
             && proc_tree::is_asleep(pid)
-            // Other shells would get both, one after the other, when their program has ended.
+            // Other shells would handle both signals, one after the other, when their program has
+            // ended.
             && (self.shells.are_bash() || self.later_members(serial).is_empty())
         {
             let _ = sys::kill(pid, libc::SIGINT);
         }
     }
 
-    /// Keeps the shell from going on with the rest of its line, and ends what it has started
-    /// since.
+    /// Stops the shell from continuing its line, and ends what it has started since.
     fn stop_line(&mut self, serial: Serial, cx: &Context) {
         let shell = self.execs.get(serial).and_then(Exec::shell);
         if shell.is_some_and(|shell| self.shells.ask_again(shell, cx)) {
@@ -294,7 +298,7 @@ impl Commands {
         self.execs.members(serial, &self.shells.pids())
     }
 
-    /// What the shell runs now, which may be in another group than the command began in.
+    /// The processes that the shell runs now, possibly in another group than the command began in.
     fn later_members(&self, serial: Serial) -> Vec<i32> {
         let shell = self.execs.get(serial).and_then(Exec::shell);
         match shell.and_then(|shell| self.shells.group(shell)) {

@@ -1,7 +1,7 @@
 //! Commands from their request to their end: in a shell, or as separate processes.
 //!
-//! `execs` has what concerns only a command, and `shells` what concerns only shells. This module
-//! has what concerns both: who gets a command, how it is ended, and whose process has died.
+//! `execs` handles commands alone, and `shells` handles shells alone. This module connects them:
+//! which shell gets a command, how a command is ended, and which command a dead process belongs to.
 
 mod ending;
 mod requests;
@@ -58,7 +58,7 @@ impl Commands {
         self.shells.kind()
     }
 
-    /// How the processes of commands are told apart.
+    /// How processes are assigned to commands.
     pub fn tracking(&self) -> &'static str {
         self.tracker.name()
     }
@@ -174,7 +174,7 @@ impl Commands {
         self.shells.are_busy()
     }
 
-    /// Does what is due.
+    /// Runs the actions that are due.
     pub fn run_deadlines(&mut self, cx: &mut Context) {
         let now = cx.clock.now();
         self.shells.check(&mut self.execs, cx);

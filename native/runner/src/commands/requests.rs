@@ -1,4 +1,4 @@
-//! Requests for commands: checks them, collects their text, and starts or attaches.
+//! Handles requests for commands: validates them, collects their text, and starts or attaches.
 
 use crate::commands::Commands;
 use crate::connections::{Address, Stream};
@@ -20,7 +20,7 @@ pub struct Collecting {
 }
 
 impl Collecting {
-    /// Takes what belongs to the text and returns the rest.
+    /// Takes the bytes that belong to the text and returns the rest.
     fn take(&mut self, mut data: Vec<u8>) -> Vec<u8> {
         let wanted = self.request.cmd_bytes - self.text.len();
         let rest = data.split_off(wanted.min(data.len()));
@@ -55,10 +55,10 @@ impl Commands {
         Ok(())
     }
 
-    /// The user to run as, if the sandbox runs commands as the user that the request names.
+    /// The user to run as, if the sandbox allows the user that the request names.
     ///
-    /// SECURITY: commands run as another user only in sandboxes whose code is root; elsewhere, the
-    /// code user may be named, which changes nothing: not even the groups that the image gives it
+    /// SECURITY: commands run as another user only in sandboxes whose code is root. Elsewhere a
+    /// request may name the code user, but this changes nothing, not even its groups in the image
     /// (threat: gaining privileges). Guarded by "another user" in tests/e2e/shell.test.ts.
     fn user_of(&self, request: &ExecRequest) -> Result<Option<User>, Failure> {
         let named = request.user.as_deref().map(user::resolve).transpose()?;
@@ -66,7 +66,8 @@ impl Commands {
             return Ok(named);
         }
         let Sandbox { uid, gid, .. } = *self.sandbox;
-        // The image may give the user another group, which a request without one does not mean.
+        // The image may assign another group to the user; a request that names no group does not
+        // ask for it.
         let has_group = request.user.as_ref().is_some_and(|user| user.contains(':'));
         if named.is_some_and(|user| user.uid != uid || has_group && user.gid != gid) {
             let message = format!("commands of this sandbox run as user {uid}:{gid} only");
@@ -75,7 +76,7 @@ impl Commands {
         Ok(None)
     }
 
-    /// Collects a command's text; what follows it is stdin.
+    /// Collects a command's text; the bytes after it are stdin.
     pub fn collect(&mut self, address: Address, data: Vec<u8>, cx: &mut Context) {
         let Some(Stream::Collecting(collecting)) = cx.connections.stream(address) else {
             return;
@@ -92,7 +93,7 @@ impl Commands {
         };
         let Collecting { request, text } = *collecting;
         if self.execs.contains(&request.exec_id) {
-            // The same command was requested twice at once: it runs once.
+            // A concurrent request has already started this command: it runs only once.
             if let Err(failure) = self.attach(address, &again(request), cx) {
                 cx.connections.answer(address, Kind::Error, &failure);
             }
@@ -177,12 +178,14 @@ fn validate(request: &ExecRequest) -> Result<(), Failure> {
                 ));
             }
             if request.user.is_some() || !request.argv.is_empty() {
-                return Err(Failure::invalid("user and argv are for processes"));
+                return Err(Failure::invalid(
+                    "user and argv are only valid for processes",
+                ));
             }
         }
         Mode::Process => {
             if request.shell.is_some() {
-                return Err(Failure::invalid("shell is for commands of the shell"));
+                return Err(Failure::invalid("shell is only valid for shell commands"));
             }
             if request.argv.is_empty() || request.argv[0].is_empty() {
                 return Err(Failure::invalid("argv must name a program"));
@@ -191,7 +194,9 @@ fn validate(request: &ExecRequest) -> Result<(), Failure> {
                 return Err(Failure::invalid("an argument contains a NUL byte"));
             }
             if request.cmd_bytes > 0 {
-                return Err(Failure::invalid("cmd_bytes is for the shell"));
+                return Err(Failure::invalid(
+                    "cmd_bytes is only valid for shell commands",
+                ));
             }
         }
     }

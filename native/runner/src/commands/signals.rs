@@ -1,4 +1,4 @@
-//! Signals for commands, on request.
+//! Sends requested signals to commands.
 
 use crate::commands::Commands;
 use crate::commands::ending::{INTERRUPT_INTERVAL, stop_signal};
@@ -9,7 +9,7 @@ use crate::server::context::Context;
 use crate::shells::sets_trap;
 use crate::sys;
 
-/// Signals that end a command that has not begun.
+/// Signals that end a queued command.
 const ENDING_SIGNALS: [i32; 5] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -19,7 +19,7 @@ const ENDING_SIGNALS: [i32; 5] = [
 ];
 
 impl Commands {
-    /// Returns how many processes got the signal.
+    /// Returns how many processes received the signal.
     pub fn signal(
         &mut self,
         exec_id: &str,
@@ -33,7 +33,7 @@ impl Commands {
         let exec = self.execs.find(exec_id)?;
         let (serial, pid, in_shell) = (exec.serial(), exec.pid(), exec.in_shell());
         Ok(match exec.state() {
-            // 0 only asks whether the command is there.
+            // Signal 0 only checks whether the command exists.
             State::Queued if !ENDING_SIGNALS.contains(&signal) => usize::from(signal == 0),
             State::Queued => {
                 let outcome = Outcome {
@@ -60,13 +60,13 @@ impl Commands {
                     true => self.signal_members(serial, signal),
                     false => usize::from(sys::kill(-pid, signal).is_ok()),
                 };
-                // At its very beginning, a process is in neither of its groups.
+                // A process that has just been forked is not in its group yet.
                 match reached {
                     0 => usize::from(sys::kill(pid, signal).is_ok()),
                     reached => reached,
                 }
             }
-            // What a finished command left behind can only be meant as a whole.
+            // The processes left by a finished command only get signals meant for the whole tree.
             State::Done if tree && (!in_shell || self.has_left_the_shell(serial)) => {
                 self.signal_members(serial, signal)
             }
@@ -99,11 +99,11 @@ impl Commands {
             count += usize::from(sys::kill(pid, signal).is_ok());
         }
         let count = count.max(1);
-        // What comes of a trapped signal is up to the trap.
+        // The code's trap decides what a trapped signal does.
         if let (false, Some(exec)) = (trapped, self.execs.get_mut(serial)) {
             let stop = exec.stop_mut();
             stop.signalled.extend(reached);
-            // The steps of a cancellation or a timeout go on.
+            // A cancellation or timeout in progress continues with its steps.
             if !stop.is_certain() {
                 let (now, step) = (cx.clock.now(), EndingStep::Signalled);
                 stop.step("killed", step, now, INTERRUPT_INTERVAL).signal = signal;
@@ -112,7 +112,8 @@ impl Commands {
         count
     }
 
-    /// A subshell of bash that has jobs passes HUP on to its process group, in which the shell is, too.
+    /// The signal to send to a process: TERM instead of HUP for a subshell of bash, which would
+    /// pass HUP on to its process group, and so to the shell itself.
     pub(super) fn signal_for(&self, serial: Serial, pid: i32, signal: i32) -> i32 {
         let Some(exec) = self.execs.get(serial) else {
             return signal;
@@ -127,8 +128,8 @@ impl Commands {
         }
     }
 
-    /// Passes a signal on to the shell when the command has a trap for it. Without one, the signal would
-    /// end the shell, and other commands would lose their state.
+    /// Signals the shell itself if the command has a trap for the signal. Without a trap, the
+    /// signal would end the shell, and later commands would lose their state.
     fn signal_shell(&self, serial: Serial, signal: i32) -> bool {
         let Some(exec) = self
             .execs
@@ -146,7 +147,7 @@ impl Commands {
             .signal_members(serial, signal, &self.shells.pids())
     }
 
-    /// True when the shell has moved on from the command's group.
+    /// True if the shell has moved out of the command's group.
     fn has_left_the_shell(&self, serial: Serial) -> bool {
         let Some(exec) = self.execs.get(serial) else {
             return false;

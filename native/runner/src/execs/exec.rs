@@ -1,4 +1,4 @@
-//! What the runner knows about one command.
+//! The state of one command.
 
 use crate::connections::Address;
 use crate::execs::readers::Reader;
@@ -58,39 +58,39 @@ pub struct Exec {
     pub(super) group: Option<Group>,
     pub(super) created: Instant,
     pub(super) started: Instant,
-    /// The same on the clock that stands still while the sandbox is paused.
+    /// The same instant on the clock that stands still while the sandbox is paused.
     pub(super) started_at: Instant,
     pub(super) started_ticks: u64,
     pub(super) last_output: Instant,
-    /// The report of a process that has not started its program yet.
+    /// Where a process reports that it has started its program, until then.
     pub(super) launching: Option<OwnedFd>,
     /// stdout and stderr, or the terminal.
     pub(super) output: [Option<OwnedFd>; 2],
     pub(super) on_terminal: bool,
     pub(super) output_watched: bool,
     pub(super) output_paused: bool,
-    /// Its further output is not recorded, because it was killed.
+    /// Further output is not recorded, because the command was killed.
     pub(super) muted: bool,
     pub(super) stdin: Stdin,
     pub(super) spool: Spool,
     pub(super) readers: Vec<Reader>,
-    /// Its readers were told that it has started.
+    /// Its readers have been notified of its start.
     pub(super) announced: bool,
-    /// It started a moment ago and may be over in another.
+    /// It has just started and may end at any moment.
     pub(super) quiet: bool,
     pub(super) stop: Stop,
     pub(super) oom_kills_before: u64,
     pub(super) shell_restarted: bool,
-    /// A shell could not take it, so another shell got it; this happens only once.
+    /// A shell could not run it, so another process got it; this happens only once.
     pub(super) retried: bool,
     pub(super) end: Option<ExecEnd>,
-    /// It cannot be queried any more, and is only kept so that what it left running can still
+    /// It can no longer be queried, and is only kept so that processes it left running can still
     /// write.
     pub(super) forgotten: bool,
 }
 
 impl Exec {
-    /// A command that waits for its turn; `address` reads its output and writes its stdin.
+    /// A queued command; `address` reads its output and writes its stdin.
     pub fn new(
         request: ExecRequest,
         command: Vec<u8>,
@@ -201,7 +201,7 @@ impl Exec {
         self.stdin.connect(pipes.stdin, pipes.stdin_opened);
     }
 
-    /// The command runs in another shell than the command before it.
+    /// Records that the shell's process was replaced since the previous command.
     pub fn note_restart(&mut self) {
         self.shell_restarted = true;
     }
@@ -211,7 +211,7 @@ impl Exec {
         self.spool.append(2, text.as_bytes());
     }
 
-    /// Returns it to its state before a shell got it.
+    /// Returns the command to its state before a shell got it.
     pub fn unstart(&mut self, poll: &Poll) {
         self.unwatch_output(poll);
         self.output = [None, None];
@@ -221,7 +221,8 @@ impl Exec {
         self.state = State::Queued;
     }
 
-    /// Whether it has run: if the shell never opened its pipes, it has not.
+    /// Whether it counts as begun: its shell has opened its pipes, it was retried, or it is being
+    /// ended.
     pub fn has_begun(&self) -> bool {
         self.retried || self.stop.is_ending() || self.has_pipes_opened()
     }
@@ -232,7 +233,7 @@ impl Exec {
             || (self.output[0].as_ref()).is_none_or(|fd| sys::was_opened(fd.as_raw_fd()))
     }
 
-    /// Tells readers that the command has started.
+    /// Notifies readers that the command has started.
     pub fn announce(&mut self, cx: &mut Context) {
         if !std::mem::replace(&mut self.announced, true) {
             let event = self.started_event();
@@ -243,7 +244,7 @@ impl Exec {
         }
     }
 
-    /// It was not over at once.
+    /// Handles a command that did not end at once.
     pub(super) fn end_quiet(&mut self, cx: &mut Context) {
         if std::mem::take(&mut self.quiet) {
             self.announce(cx);
@@ -271,7 +272,7 @@ impl Exec {
         }
     }
 
-    /// When it will have printed nothing for too long.
+    /// When its idle time limit expires.
     fn idle_at(&self) -> Option<Instant> {
         match self.request.idle_timeout_ms {
             // A command that waits for its reader is not idle.
@@ -281,7 +282,7 @@ impl Exec {
         }
     }
 
-    /// When the next action is due for it.
+    /// When its next action is due.
     pub fn next_deadline(&self) -> Option<Instant> {
         let step_at = self.stop.ending.map(|ending| ending.next_at);
         let limits = match self.stop.is_certain() {

@@ -25,7 +25,7 @@ impl Outcome {
     }
 }
 
-/// What a shell reports for an interrupted command.
+/// The status that a shell reports for an interrupted command.
 const INTERRUPTED: i32 = 128 + libc::SIGINT;
 pub const CANCELLED_EXIT_CODE: i32 = INTERRUPTED;
 const TIMEOUT_EXIT_CODE: i32 = 124;
@@ -87,7 +87,7 @@ impl Exec {
         }
     }
 
-    /// Whether it is forgotten and no process holds its pipes.
+    /// Whether it has been forgotten and no process holds its pipes.
     pub(super) fn is_over(&self) -> bool {
         self.forgotten && self.output.iter().all(Option::is_none)
     }

@@ -30,7 +30,7 @@ pub struct Execs {
     sandbox: Rc<Sandbox>,
     tracker: Rc<Tracker>,
     table: Table,
-    /// Commands that started in this turn of the event loop.
+    /// Commands that have started in this turn of the event loop.
     begun: Vec<Serial>,
 }
 
@@ -83,8 +83,9 @@ impl Execs {
         self.running().filter_map(Exec::next_deadline).min()
     }
 
-    /// A shell got the command. Most commands are over in a moment; until then its start is not
-    /// reported and its pipes are not watched, because each open or close of a pipe would wake us.
+    /// A shell got the command. Most commands end within a moment; until then, the start is not
+    /// reported and the pipes are not watched, because each open or close of a pipe would wake the
+    /// loop.
     pub fn begin_quietly(&mut self, serial: Serial) {
         if let Some(exec) = self.table.get_mut(serial) {
             exec.quiet = true;
@@ -92,13 +93,13 @@ impl Execs {
         }
     }
 
-    /// Whether a command may be over in a moment.
+    /// Whether a command has just started and its pipes are not watched yet.
     pub fn are_quiet(&self) -> bool {
         let quiet = |serial: &Serial| self.get(*serial).is_some_and(|exec| exec.quiet);
         self.begun.iter().any(quiet)
     }
 
-    /// Treats commands that are not over yet like any other.
+    /// Announces commands that have just started, and watches their pipes.
     pub fn end_quiet(&mut self, cx: &mut Context) {
         for serial in std::mem::take(&mut self.begun) {
             if let Some(exec) = self.table.get_mut(serial) {
@@ -207,7 +208,7 @@ impl Execs {
         }
     }
 
-    /// As `members`, in another group than the one the command started in.
+    /// Like `members`, for another group than the one the command started in.
     pub fn members_in(&self, group: Group, serial: Serial, shells: &[i32]) -> Vec<i32> {
         self.origin(serial, shells)
             .map_or_else(Vec::new, |origin| self.tracker.members(group, &origin))

@@ -8,7 +8,7 @@ use crate::sys;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// More than the pipes of a command can hold.
+/// Larger than the capacity of a command's pipes.
 const MUTED_BYTES: usize = 4 << 20;
 const ONCE: usize = usize::MAX;
 
@@ -40,14 +40,14 @@ impl Exec {
         }
     }
 
-    /// No process holds this pipe any more.
+    /// Closes a pipe that no process holds any more.
     fn close_output(&mut self, which: usize, poll: &Poll) {
         if let Some(fd) = self.output[which].take().filter(|_| self.output_watched) {
             poll.remove(fd.as_raw_fd());
         }
     }
 
-    /// Reads nothing more, even if a process still holds the pipes.
+    /// Stops reading, even if a process still holds the pipes.
     pub(super) fn close_outputs(&mut self, poll: &Poll) {
         for which in 0..self.output.len() {
             self.close_output(which, poll);
@@ -57,8 +57,8 @@ impl Exec {
     /// One of the pipes is ready.
     pub(super) fn take_output(&mut self, which: u8, cx: &mut Context) {
         let other = 1 - which;
-        // With both pipes full, the one with the older write comes first: that is as close to the
-        // true order as two pipes allow.
+        // If both pipes have data, the one with the older write comes first: two pipes allow no
+        // better order.
         if self.older_output_waits(which, other) {
             self.read_output(other, ONCE, cx);
         }
@@ -92,7 +92,7 @@ impl Exec {
                 Ok(0) => self.close_output(which as usize, &cx.poll),
                 Ok(n) => {
                     let data = &cx.buffer[..n];
-                    // A shell that is interrupted starts a new line.
+                    // An interrupted shell prints a newline.
                     let of_shell = self.stop.is_ending() && self.in_shell() && data == b"\n";
                     if !self.muted && !of_shell {
                         self.spool.append(descriptor, data);
@@ -117,7 +117,7 @@ impl Exec {
         }
     }
 
-    /// Reads what is in the pipes now and no more, because a process left behind may write forever.
+    /// Reads what is in the pipes now, and no more, because a background process may write forever.
     /// Returns whether more can come.
     pub(super) fn drain_output(&mut self, cx: &mut Context) -> bool {
         if self.on_terminal {
@@ -141,8 +141,8 @@ impl Exec {
         self.output.iter().any(Option::is_some)
     }
 
-    /// Output reaches the other side of a terminal with a short delay, and the kernel does not tell
-    /// how much is on the way: this reads until the terminal closes or stays quiet.
+    /// Reads until the terminal closes or stays quiet: output crosses a terminal with a short
+    /// delay, and the kernel does not report how much is on the way.
     fn drain_terminal(&mut self, cx: &mut Context) {
         let mut quiet = 0;
         for _ in 0..TERMINAL_TRIES {
@@ -163,7 +163,7 @@ impl Exec {
         }
     }
 
-    /// Output written so far counts; later output does not.
+    /// Records the output written so far and drops later output.
     pub fn mute(&mut self, cx: &mut Context) {
         for which in [0, 1] {
             self.read_output(which, MUTED_BYTES, cx);
@@ -171,14 +171,14 @@ impl Exec {
         self.muted = true;
     }
 
-    /// It gets no further output of its shell's terminal.
+    /// Stops the command from receiving further output of its shell's terminal.
     pub fn release_terminal(&mut self, cx: &Context) {
         if let Some(fd) = self.output[0].take() {
             cx.poll.remove(fd.as_raw_fd());
         }
     }
 
-    /// A running command has to wait if its reader does not keep up.
+    /// A running command must wait if its reader does not keep up.
     fn pause_output(&mut self, cx: &Context) {
         if self.spool.full() && !self.output_paused {
             self.output_paused = true;

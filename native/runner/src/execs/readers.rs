@@ -36,7 +36,7 @@ impl Reader {
         }
     }
 
-    /// False if it had not received that many bytes.
+    /// Returns false if the reader had not received that many bytes.
     fn acknowledge(&mut self, mut bytes: u64) -> bool {
         self.credit += bytes;
         if self.credit > INITIAL_CREDIT {
@@ -80,7 +80,7 @@ impl Exec {
             let event = self.started_event();
             cx.connections.send_json(address, Kind::Event, &event);
         }
-        // The offset tells what was already consumed.
+        // The offset implies what was already consumed.
         self.after_acknowledgement(cx);
         self.pump(cx);
         Ok(())

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 /// A running command waits when this much output is unacknowledged.
 pub const CAPACITY: u64 = 1 << 20;
-/// How much output is kept that arrives after the command's end.
+/// How much output is kept after the command's end.
 pub const TAIL_CAPACITY: u64 = 256 * 1024;
 /// The largest piece that is sent in one frame.
 pub const PIECE: usize = 128 * 1024;
@@ -14,7 +14,7 @@ pub struct Chunk {
     pub(super) descriptor: u8,
     pub(super) offset: u64,
     pub(super) data: Vec<u8>,
-    /// A chunk that a reader has seen keeps its extent, so that sequence numbers stay valid.
+    /// A chunk that a reader has seen keeps its extent, so its sequence number stays valid.
     sealed: bool,
 }
 
@@ -74,7 +74,7 @@ impl Spool {
         self.trim_tail();
     }
 
-    /// From now on, output only comes from processes left behind.
+    /// From now on, output only comes from background processes.
     pub fn mark_done(&mut self) {
         self.done_at = Some(self.end);
         if let Some(last) = self.chunks.back_mut() {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_acknowledged_is_forgotten() {
+    fn only_acknowledged_output_is_dropped() {
         let mut spool = Spool::default();
         spool.append(1, b"abcd");
         spool.at(0);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tail_after_the_end_drops_its_oldest_bytes_and_never_the_commands_own() {
+    fn output_after_the_end_never_displaces_the_commands_own() {
         let mut spool = Spool::default();
         spool.append(1, b"own");
         spool.mark_done();

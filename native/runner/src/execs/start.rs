@@ -44,12 +44,12 @@ impl Execs {
         };
         match launch::progress(&report) {
             Progress::Pending => exec.launching = Some(report),
-            // A child that was stopped before its exec shares the pipe, and would keep it watched.
+            // A child that is stopped before its exec shares the pipe and would keep it watched.
             Progress::Running => {
                 cx.poll.remove(report.as_raw_fd());
                 exec.announce(cx);
             }
-            // The end of the process, which follows, then belongs to no command.
+            // The process's end, which follows, then belongs to no command.
             Progress::Failed(problem) => {
                 cx.poll.remove(report.as_raw_fd());
                 self.end_unstarted(serial, &problem, cx);
@@ -57,8 +57,8 @@ impl Execs {
         }
     }
 
-    /// A process has ended; `shells` are the pids of all shells. A process that never started its
-    /// program has reported why.
+    /// Handles the end of a process; `shells` are the pids of all shells. A process that never
+    /// started its program has reported why.
     pub fn process_ended(&mut self, pid: i32, outcome: Outcome, shells: &[i32], cx: &mut Context) {
         if let Some(serial) = self.process(pid) {
             self.take_launch(serial, cx);
@@ -85,7 +85,7 @@ impl Execs {
             .map(|exec| exec.serial)
     }
 
-    /// A program that cannot be run is a result with the exit code that a shell would return.
+    /// A program that cannot run is a result, with the exit code that a shell would return.
     fn end_unstarted(&mut self, serial: Serial, problem: &LaunchError, cx: &mut Context) {
         let Some(exec) = self.table.get_mut(serial) else {
             return;

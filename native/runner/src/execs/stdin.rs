@@ -17,7 +17,7 @@ pub struct Stdin {
     waiting: usize,
     /// Bytes in the queue that an earlier source sent; they give no credit to any source.
     stale: usize,
-    /// The command holds its end; bytes written to the pipe before that could be lost.
+    /// The command holds its end; bytes written to the pipe before could be lost.
     opened: bool,
     /// The last byte received does not end a line.
     mid_line: bool,
@@ -47,7 +47,7 @@ impl Stdin {
         self.opened = opened;
     }
 
-    /// What is queued stays in the queue.
+    /// Queued bytes stay in the queue.
     pub fn disconnect(&mut self, poll: &Poll) {
         if let Some(pipe) = self.pipe.take() {
             poll.remove(pipe.as_raw_fd());
@@ -107,7 +107,7 @@ impl Stdin {
         let written = match sys::write_queue(fd, &mut self.queue) {
             Ok(written) => written,
             Err(_) => {
-                // The command has closed its stdin: the rest goes nowhere.
+                // The command has closed its stdin, so the rest is dropped.
                 self.queue.clear();
                 self.closing = true;
                 self.waiting
@@ -139,7 +139,7 @@ impl Exec {
     pub fn push_stdin(&mut self, address: Address, data: Vec<u8>, cx: &mut Context) {
         let open = self.request.stdin && self.state != State::Done && self.stdin.accepts(address);
         if !open {
-            // The command will not read it, but the writer can continue.
+            // The command will not read these bytes, but the writer can continue.
             cx.connections.grant(address, data.len());
             return;
         }

@@ -1,18 +1,18 @@
-//! How far the ending of a command has progressed.
+//! The progress of ending a command.
 
 use std::time::{Duration, Instant};
 
 #[derive(Default)]
 pub struct Stop {
-    /// None until the command is asked to end.
+    /// None until ending the command begins.
     pub ending: Option<Ending>,
-    /// The shell was told to give up the command.
+    /// The shell was asked to abandon the command.
     pub sent: bool,
-    /// And to drop the code's trap for INT.
+    /// It was also asked to drop the code's trap for INT.
     pub aborted: bool,
-    /// bash has given up the command.
+    /// bash has abandoned the command.
     pub heeded: bool,
-    /// Processes that got the signal that is to end the command.
+    /// Processes that received the signal that ends the command.
     pub signalled: Vec<i32>,
 }
 
@@ -60,13 +60,14 @@ impl Stop {
         self.ending.is_some()
     }
 
-    /// Whether the command ends for sure. What only got a signal may handle it and go on.
+    /// Whether the command certainly ends. A command that only received a signal may handle it and
+    /// continue.
     pub fn is_certain(&self) -> bool {
         self.ending
             .is_some_and(|ending| ending.step != EndingStep::Signalled)
     }
 
-    /// True for a process the first time it is passed.
+    /// Returns true the first time it is called for a process.
     pub fn is_new(&mut self, pid: i32) -> bool {
         let is_new = !self.signalled.contains(&pid);
         if is_new {

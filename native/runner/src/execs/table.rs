@@ -50,7 +50,7 @@ impl Table {
         self.execs.remove(&serial)
     }
 
-    /// Makes the id free again; the command itself stays.
+    /// Frees the id; the command itself stays.
     pub fn unname(&mut self, serial: Serial) {
         if let Some(exec) = self.execs.get(&serial)
             && self.by_id.get(&exec.request.exec_id) == Some(&serial)
