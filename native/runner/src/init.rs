@@ -1,4 +1,4 @@
-//! Becomes PID 1: takes over what was passed in, then serves until told to stop.
+//! Becomes PID 1: takes over the passed descriptors, then serves until stopped.
 
 use crate::processes::user::is_mapped;
 use crate::sandbox::Sandbox;
@@ -36,7 +36,7 @@ pub struct Arguments {
     pub workdir: Option<String>,
     /// Directories to hand over to the code user.
     pub owned: Vec<PathBuf>,
-    /// For runners that do not have a file system to themselves.
+    /// For runners that share their file system with others.
     pub run_dir: Option<PathBuf>,
 }
 
@@ -163,13 +163,13 @@ fn harden() {
     }
 }
 
-/// Gives fresh directories to the code user where that could not be done from outside.
+/// Hands new directories over to the code user where this was not possible from outside.
 ///
 /// SECURITY: the capability for it is dropped right afterwards with all others, before any code
 /// runs that could use it (threat: gaining privileges).
 fn give_away(directories: &[PathBuf], uid: u32, gid: u32) -> io::Result<()> {
     for path in directories {
-        // The target of a link does not belong to us.
+        // The target of a link is not ours.
         let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
         let directory = sys::open(&sys::c_path(path)?, flags, 0)?;
         if std::fs::File::from(directory.try_clone()?)

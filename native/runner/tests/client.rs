@@ -65,7 +65,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn exec_answers_with_code_directory_and_output_and_remembers() {
+fn exec_returns_code_directory_and_output_and_keeps_state() {
     let running = Running::start("exec");
     let (answer, ok) = running.ask(&json!({
         "id": "a", "type": "exec", "cmd": "cd /; export X=5; echo out; echo err >&2; (exit 3)",
@@ -84,7 +84,7 @@ fn exec_answers_with_code_directory_and_output_and_remembers() {
 }
 
 #[test]
-fn a_timeout_is_an_error_and_the_shell_lives() {
+fn a_timeout_is_an_error_and_the_shell_survives() {
     let running = Running::start("timeout");
     let (answer, ok) = running.ask(&json!({
         "id": "a", "type": "exec", "cmd": "KEPT=1; sleep 1000", "timeout_ms": 200,
@@ -99,7 +99,7 @@ fn a_timeout_is_an_error_and_the_shell_lives() {
 }
 
 #[test]
-fn write_and_read_carry_bytes_and_say_when_they_are_cut() {
+fn write_and_read_carry_bytes_and_report_truncation() {
     let running = Running::start("files");
     let path = running.work().join("work/deep/file");
     let (answer, _) = running.ask(&json!({

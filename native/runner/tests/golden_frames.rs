@@ -1,4 +1,4 @@
-//! The frames that both sides of the protocol agree on, decoded and encoded by this one.
+//! Decodes and encodes the frames that both sides of the protocol must agree on.
 
 #[path = "support/fixtures.rs"]
 mod fixtures;
@@ -55,7 +55,7 @@ fn check(expected: &Value, frame: &Frame) {
 }
 
 #[test]
-fn every_valid_frame_is_understood_however_it_is_cut() {
+fn every_valid_frame_is_decoded_however_it_is_split() {
     for expected in entries("valid") {
         for frames in decode_in_all_ways(&bytes(&expected, "hex")) {
             let frames = frames.unwrap();
@@ -66,7 +66,7 @@ fn every_valid_frame_is_understood_however_it_is_cut() {
 }
 
 #[test]
-fn frames_that_come_in_one_piece_are_told_apart() {
+fn frames_received_together_are_separated() {
     let expected = entries("valid");
     let all: Vec<u8> = expected.iter().flat_map(|e| bytes(e, "hex")).collect();
     let frames = decode(&[&all]).unwrap();
@@ -77,7 +77,7 @@ fn frames_that_come_in_one_piece_are_told_apart() {
 }
 
 #[test]
-fn every_valid_frame_is_written_as_the_other_side_writes_it() {
+fn every_valid_frame_is_encoded_as_the_other_side_encodes_it() {
     for expected in entries("valid") {
         let frame = decode(&[&bytes(&expected, "hex")]).unwrap().remove(0);
         let (kind, stream) = (frame.kind, frame.stream);
@@ -109,7 +109,7 @@ fn every_valid_frame_is_written_as_the_other_side_writes_it() {
 }
 
 #[test]
-fn every_invalid_frame_is_refused_however_it_is_cut() {
+fn every_invalid_frame_is_refused_however_it_is_split() {
     for invalid in entries("invalid") {
         for outcome in decode_in_all_ways(&bytes(&invalid, "hex")) {
             let reason = match outcome {

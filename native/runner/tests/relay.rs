@@ -1,4 +1,4 @@
-//! The relay as a program: what goes in on stdin comes out of the socket, and the other way round.
+//! Tests the relay as a program: it carries bytes between stdin/stdout and the socket.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -38,7 +38,7 @@ fn connected(name: &str) -> (Child, UnixStream) {
 }
 
 #[test]
-fn carries_more_than_fits_both_ways_at_once_though_neither_end_reads_yet() {
+fn carries_more_than_the_buffers_hold_in_both_directions_at_once() {
     let (mut relay, stream) = connected("both");
     let mut input = relay.stdin.take().unwrap();
     let mut output = relay.stdout.take().unwrap();
@@ -78,7 +78,7 @@ fn passes_the_end_of_input_on_and_waits_for_the_answer() {
 }
 
 #[test]
-fn waits_for_a_runner_that_does_not_listen_yet() {
+fn waits_for_a_runner_that_is_not_listening_yet() {
     let path = socket_path("late");
     let mut relay = relay_to(&path);
     thread::sleep(Duration::from_millis(100));
@@ -95,7 +95,7 @@ fn waits_for_a_runner_that_does_not_listen_yet() {
 }
 
 #[test]
-fn ends_when_nobody_reads_its_output_any_more() {
+fn ends_when_its_output_has_no_reader() {
     let (mut relay, mut stream) = connected("gone");
     drop(relay.stdout.take());
     // The pipe accepts nothing, so the relay notices eventually; then the peer does, too.

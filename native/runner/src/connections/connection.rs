@@ -1,4 +1,4 @@
-//! One connection of the daemon: its socket, and what is received and sent on it.
+//! One connection of the daemon: its socket and its buffers.
 
 use crate::connections::outgoing::Outgoing;
 use crate::connections::stream::OpenStream;
@@ -16,7 +16,7 @@ pub struct Connection {
     socket: OwnedFd,
     decoder: Decoder,
     read_bytes: usize,
-    /// What epoll watches the socket for.
+    /// The events that epoll watches for.
     interest: i32,
     /// The peer has sent its hello.
     pub(super) greeted: bool,

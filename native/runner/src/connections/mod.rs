@@ -1,4 +1,4 @@
-//! The daemon's connections: what arrives on them, what is to be sent, and what each stream is for.
+//! The daemon's connections: frames received, frames to send, and the purpose of each stream.
 
 mod connection;
 mod outgoing;
@@ -96,7 +96,7 @@ impl Connections {
         Some(streams.map(|open| open.stream).collect())
     }
 
-    // What arrives.
+    // Receiving.
 
     /// Reads once. The decoder must be returned with `received`.
     pub fn receive(&mut self, id: ConnectionId) -> io::Result<Decoder> {
@@ -198,7 +198,7 @@ impl Connections {
             .get_mut(&address.stream)
     }
 
-    // What is sent.
+    // Sending.
 
     pub fn outgoing(&mut self, id: ConnectionId) -> Option<&mut Outgoing> {
         Some(&mut self.by_id.get_mut(&id)?.outgoing)

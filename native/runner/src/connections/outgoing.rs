@@ -16,7 +16,7 @@ pub struct Outgoing {
     sent: usize,
     /// Unsent bytes of all frames.
     bytes: usize,
-    /// Whether it was busy since `take_relief` last returned true.
+    /// Whether it has been busy since `take_relief` last returned true.
     was_busy: bool,
 }
 
@@ -31,7 +31,7 @@ impl Outgoing {
         self.bytes >= BUSY
     }
 
-    /// True once after it was busy and no longer is: what waited for it can continue.
+    /// Returns true once after congestion ends: work that waited for the connection can continue.
     pub fn take_relief(&mut self) -> bool {
         !self.is_busy() && std::mem::take(&mut self.was_busy)
     }
@@ -97,7 +97,7 @@ mod tests {
     use super::{BUSY, Outgoing};
 
     #[test]
-    fn relief_comes_once_after_it_was_busy() {
+    fn relief_is_reported_once_after_congestion() {
         let mut outgoing = Outgoing::default();
         outgoing.queue(vec![0; BUSY - 1]);
         assert!(!outgoing.take_relief());
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_was_sent_in_part_goes_on_where_it_stopped() {
+    fn a_partly_sent_frame_continues_where_it_stopped() {
         let mut outgoing = Outgoing::default();
         outgoing.queue(vec![1; 10]);
         outgoing.queue(vec![2; 10]);

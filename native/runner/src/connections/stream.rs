@@ -1,4 +1,4 @@
-//! What a stream of a connection is for.
+//! The purpose of a connection's streams.
 
 use crate::commands::Collecting;
 use crate::connections::ConnectionId;
@@ -8,7 +8,7 @@ use crate::protocol::frame::INITIAL_CREDIT;
 use crate::workers::Mailbox;
 use std::sync::Arc;
 
-/// Where frames go.
+/// The destination of frames: a connection and one of its streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Address {
     pub connection: ConnectionId,

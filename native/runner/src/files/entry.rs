@@ -40,7 +40,7 @@ pub fn resolve(path: &Path) -> Result<Value, Failure> {
     Ok(answer(&resolved, json!({})))
 }
 
-/// What the kernel adds to the path of a file that was removed after it was opened.
+/// The suffix that the kernel adds to the path of a file that was removed after it was opened.
 const REMOVED: &[u8] = b" (deleted)";
 
 /// The path under which a file was opened, without links; `None` if the kernel cannot name it.
@@ -59,8 +59,8 @@ fn is_at(path: &Path, found: &libc::stat) -> bool {
     there.is_ok_and(|there| (there.st_dev, there.st_ino) == (found.st_dev, found.st_ino))
 }
 
-/// Distinguishes two contents of a path: a file that is written anew has another inode, and one
-/// that is changed in place has another time.
+/// Distinguishes two contents of a path: a rewritten file has another inode, and a file changed in
+/// place has another time.
 pub fn version_of(found: &libc::stat) -> String {
     let mtime_ns = i128::from(found.st_mtime) * 1_000_000_000 + i128::from(found.st_mtime_nsec);
     format!("{:x}-{:x}-{mtime_ns:x}", found.st_ino, found.st_size)

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused() {
+    fn invalid_patterns_are_refused() {
         for refused in ["", "/", "!a", "[a", "a\\", &"a".repeat(1025)] {
             assert!(Excluded::parse(&[refused.into()]).is_err(), "{refused}");
         }

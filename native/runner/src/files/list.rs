@@ -30,7 +30,7 @@ struct Level {
     names: Vec<Vec<u8>>,
 }
 
-/// What has been listed already: the components of the last path.
+/// The position of the listing: the components of the last listed path.
 type After = Vec<Vec<u8>>;
 
 pub fn list(

@@ -31,7 +31,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
-/// What a thread must do for a request.
+/// The work that a thread does for a request.
 pub fn work(request: FileRequest, workdir: String) -> Work {
     Box::new(move |mailbox: &Mailbox| perform(request, &Place(workdir), mailbox))
 }
@@ -245,7 +245,7 @@ fn is_kind(stat: &libc::stat, kind: libc::mode_t) -> bool {
 fn open_directory(dir: RawFd, name: &CStr) -> io::Result<OwnedFd> {
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
     match open_resolving(dir, name, flags, 0, RESOLVE_NO_SYMLINKS) {
-        // The same error as from `openat`.
+        // The error that `openat` would return.
         Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
             Err(io::Error::from_raw_os_error(libc::ENOTDIR))
         }

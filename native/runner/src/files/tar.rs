@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_plain_header_has_no_room_for_goes_into_an_extended_one() {
+    fn fields_too_large_for_a_plain_header_use_an_extended_one() {
         let long = vec![b'x'; 3000];
         let encoded = header(&long, 1 << 40).encode();
         let first = Header::parse(&block(&encoded[..BLOCK])).unwrap().unwrap();

@@ -142,7 +142,7 @@ struct Unpacking<'a> {
     bytes: u64,
 }
 
-/// What extended headers say about the next entry.
+/// Attributes of the next entry, from extended headers.
 #[derive(Default)]
 struct Override {
     path: Option<Vec<u8>>,
@@ -174,7 +174,7 @@ impl Unpacking<'_> {
                 }
             }
         }
-        // What follows the end is padding; it is read so that the sender does not block.
+        // The bytes after the end are padding; reading them keeps the sender from blocking.
         while !self.body.some(usize::MAX)?.is_empty() {}
         Ok(())
     }

@@ -42,8 +42,8 @@ pub fn archive(
     let mut packing = Packing::new(path, &excluded, on_unreadable, mailbox, true);
     packing.all()?;
     if packing.unreadable > scan.unreadable {
-        // More is missing than was reported: an archive without its end is not mistaken for a
-        // complete one.
+        // More entries are missing than were reported: the archive gets no end, so it is not
+        // mistaken for a complete one.
         let message = format!("{} was changed while it was read; try again", shown(path));
         return Err(Failure::new("busy", message));
     }
@@ -231,7 +231,7 @@ impl Visitor for Packing<'_> {
     }
 }
 
-/// What went wrong with one entry.
+/// The error of one entry.
 enum Problem {
     Io(io::Error),
     Failure(Failure),

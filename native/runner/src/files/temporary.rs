@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_unique_names_are_taken_for_such() {
+    fn only_unique_names_count_as_temporary() {
         assert!(is_unique_name(unique_name().unwrap().to_bytes()));
         for name in [".sandkasten-notes", ".sandkasten-", "w.txt", ""] {
             assert!(!is_unique_name(name.as_bytes()), "{name}");

@@ -147,7 +147,7 @@ impl Watch {
             self.paths.remove(&id);
             return;
         }
-        // File calls write these before they rename them. Followers are told of the real name.
+        // File calls create these and then rename them; watchers are told the final name.
         if is_unique_name(name) {
             return;
         }

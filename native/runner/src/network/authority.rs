@@ -1,4 +1,4 @@
-//! Which host and port the target of a request names.
+//! Parses the host and port in the target of a request.
 
 use crate::network::http::Refused;
 

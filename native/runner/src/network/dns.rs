@@ -17,7 +17,7 @@ pub struct Query {
     /// Lower case, without the final dot; empty for the root.
     pub name: String,
     pub wants_v4: bool,
-    /// What every answer repeats: id and flags of the header, and the original question.
+    /// Repeated in every answer: the header's id and flags, and the original question.
     id: [u8; 2],
     recursion_desired: bool,
     question: Vec<u8>,
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_do_not_exist_are_told_from_those_without_a_record() {
+    fn missing_names_are_distinguished_from_names_without_a_record() {
         let asked = parse(&query("a.test", 28)).unwrap();
         let code = |verdict| asked.answer(verdict)[3] & 0xf;
         assert_eq!(code(Verdict::NoSuchName), 3);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_with_odd_bytes_or_too_many_are_no_names() {
+    fn odd_or_too_many_labels_are_refused() {
         for label in [
             &b"a.b"[..],
             b"a b",
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plain_query_is_refused() {
+    fn anything_but_a_plain_query_is_refused() {
         assert_eq!(parse(&[]), Err(Refusal(None)));
         assert_eq!(parse(&[0; 11]), Err(Refusal(None)));
         let mut message = query("a.test", TYPE_A);
@@ -236,9 +236,9 @@ mod tests {
         assert_eq!(refusal_code(&query(&long, TYPE_A)), Some(1), "a long name");
     }
 
-    /// The same mutations each time: bytes flipped, cut and repeated.
+    /// Deterministic mutations: bytes flipped, cut and repeated.
     #[test]
-    fn damaged_messages_never_end_the_parser() {
+    fn damaged_messages_never_crash_the_parser() {
         let mut state = 0x5eed_u64;
         let mut next = move || {
             state ^= state << 13;

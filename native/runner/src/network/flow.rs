@@ -29,8 +29,8 @@ enum Phase {
     /// The gateway has been asked.
     Opening(Wanted),
     Open,
-    /// The last bytes for the program are on their way. What it still sends is dropped, up to a
-    /// limit: closing before that is read would reset the connection and lose the answer.
+    /// The last bytes for the program are on their way. Bytes that it still sends are dropped, up
+    /// to a limit: closing the connection with unread bytes would reset it and lose the answer.
     Leaving {
         dropped: usize,
     },
@@ -49,7 +49,7 @@ pub struct Flow {
     ahead: Vec<u8>,
     /// Where the single request of a plain HTTP connection ends.
     body: Option<Body>,
-    /// For the program.
+    /// Bytes for the program.
     queue: VecDeque<Vec<u8>>,
     /// Bytes that may still be sent to the gateway.
     credit: u64,
@@ -59,7 +59,7 @@ pub struct Flow {
     was_shut: bool,
 }
 
-/// What happens to a flow next.
+/// The next action for a flow.
 #[derive(PartialEq, Eq)]
 pub enum Fate {
     Goes,
@@ -95,7 +95,7 @@ impl Flow {
         }
     }
 
-    /// What it requests from the gateway, while it waits for that.
+    /// The request to the gateway, until it is answered.
     pub fn wanted(&self) -> Option<&Wanted> {
         match &self.phase {
             Phase::Opening(wanted) => Some(wanted),
@@ -205,13 +205,13 @@ impl Flow {
         true
     }
 
-    /// Lets the gateway send more ahead, for a download that keeps going while other flows have
-    /// their turn.
+    /// Widens the window, so a long download continues while other flows have their turn.
     pub fn widen(&mut self, wire: &mut Wire<'_>) {
         wire.grant(self.stream, self.window.widen() as usize);
     }
 
-    /// The gateway has refused, or ended an open connection. The program is notified if possible.
+    /// The gateway has refused the connection or broken an open one. The program is notified if
+    /// possible.
     pub fn refused(&mut self, ended: &Ended) -> Fate {
         self.stream = 0;
         let leaving = Phase::Leaving { dropped: 0 };
@@ -287,13 +287,14 @@ impl Flow {
         Fate::Goes
     }
 
-    /// Bytes for the program; false when the gateway sends more than it may.
+    /// Takes bytes for the program; false if the gateway sends more than it may.
     pub fn take_data(&mut self, data: &[u8]) -> bool {
         let bytes = data.len() as u64;
         if !matches!(self.phase, Phase::Open) || self.gateway_ended || !self.window.receive(bytes) {
             return false;
         }
-        // What the program takes at once is not kept. A failure is met again by what is.
+        // Only bytes that the program does not accept at once are kept. Writing those meets any
+        // error again.
         let taken = match self.queue.is_empty() {
             true => sys::write(self.socket.as_raw_fd(), data).unwrap_or(0),
             false => 0,

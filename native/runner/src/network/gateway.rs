@@ -71,7 +71,7 @@ impl Gateway {
         self.home
     }
 
-    /// What the daemon is told when the network is open.
+    /// The answer to the daemon when the network is open.
     pub fn description(&self) -> Value {
         let mode = match self.resolver {
             Some(_) => "transparent",

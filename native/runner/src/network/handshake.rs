@@ -1,5 +1,5 @@
-//! What a program sends to the proxy before its connection is open. The first byte distinguishes
-//! HTTP from SOCKS 5.
+//! The bytes that a program sends to the proxy before its connection is open. The first byte
+//! distinguishes HTTP from SOCKS 5.
 
 use crate::network::http::{self, Request};
 use crate::network::http_body::Body;
@@ -83,11 +83,11 @@ pub struct Handshake {
 
 #[derive(Default)]
 pub struct Step {
-    /// For the program.
+    /// Bytes for the program.
     pub say: Vec<u8>,
     /// Nothing follows.
     pub refused: bool,
-    /// The requested connection, and what the program sent after the request.
+    /// The requested connection, and the bytes that the program sent after the request.
     pub wanted: Option<(Wanted, Vec<u8>)>,
 }
 

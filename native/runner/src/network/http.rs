@@ -10,7 +10,7 @@ use crate::network::http_body::{Body, Chunks};
 const MAX_HEAD_BYTES: usize = 32 * 1024;
 const MAX_HEADERS: usize = 128;
 
-/// What the program requests.
+/// A program's request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Request {
     /// A tunnel: bytes both ways.
@@ -32,7 +32,7 @@ pub enum Parsed {
     Complete(Request, usize),
 }
 
-/// Why a request is refused, in words for the client.
+/// Why a request is refused, as text for the client.
 pub type Refused = &'static str;
 
 pub fn parse(bytes: &[u8]) -> Result<Parsed, Refused> {
@@ -128,7 +128,7 @@ fn request(line: &str, headers: &[Header<'_>]) -> Result<Request, Refused> {
     })
 }
 
-/// The head as it goes on, from what was understood.
+/// The rewritten head, built from the parsed request.
 fn new_head(
     method: &str,
     path: &str,
@@ -139,7 +139,7 @@ fn new_head(
     let mut head = Vec::with_capacity(path.len() + 512);
     let slash = if path.starts_with('/') { "" } else { "/" };
     head.extend_from_slice(format!("{method} {slash}{path} HTTP/1.1\r\n").as_bytes());
-    // The URL counts, whatever the header said.
+    // The URL takes precedence over the Host header.
     head.extend_from_slice(format!("Host: {authority}\r\n").as_bytes());
     let named: Vec<String> = headers
         .iter()
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_written_anew_for_its_host_alone() {
+    fn a_request_is_rewritten_for_its_own_host() {
         let (host, port, head, body) = forward(
             "GET http://a.test:8080/x?y=1 HTTP/1.1\r\nHost: other.test\r\nProxy-Connection: keep-alive\r\n\
              Connection: keep-alive, X-Gone\r\nX-Gone: 1\r\nAccept: */*\r\n\r\n",
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_that_is_not_complete_is_waited_for() {
+    fn an_incomplete_head_waits_for_more_bytes() {
         assert_eq!(
             parse(b"GET http://a.test/ HTTP/1.1\r\nA: b\r\n"),
             Ok(Parsed::More)
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_two_readers_could_read_differently_is_refused() {
+    fn ambiguous_requests_are_refused() {
         let heads = [
             "POST http://a.test/ HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked",
             "POST http://a.test/ HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2",
@@ -354,9 +354,9 @@ mod tests {
         assert_eq!(body, Body::Chunked(Chunks::default()));
     }
 
-    /// The same mutations each time. Whatever parses must be one request by our own reading.
+    /// The mutations are deterministic. Whatever parses must be one request by our own reading.
     #[test]
-    fn damaged_requests_never_end_the_parser_or_change_their_meaning() {
+    fn damaged_requests_neither_crash_the_parser_nor_change_their_meaning() {
         let mut state = 0x5eed_u64;
         let mut next = move || {
             state ^= state << 13;

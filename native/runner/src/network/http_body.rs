@@ -1,4 +1,4 @@
-//! Where the body of a request ends.
+//! Finds the end of a request's body.
 
 use crate::network::http::Refused;
 

@@ -1,4 +1,4 @@
-//! Where the network listens: the proxy, and the ports of names.
+//! The network's listeners: the proxy, and the ports of names.
 
 use crate::network::wire::Watch;
 use crate::server::poll::Poll;

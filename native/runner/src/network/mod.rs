@@ -35,7 +35,8 @@ pub const RUNNER_STREAM: u32 = 1 << 31;
 pub struct Network(Option<Box<Gateway>>);
 
 impl Network {
-    /// The daemon offers a gateway on this connection. The network opens, or moves to it.
+    /// Uses the gateway that the daemon offers on this connection: opens the network, or moves it
+    /// there.
     pub fn open(&mut self, address: Address, cx: &mut Context) -> Result<(), Failure> {
         match &mut self.0 {
             Some(gateway) => {

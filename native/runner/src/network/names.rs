@@ -1,13 +1,13 @@
-//! Which address of the sandbox represents which name.
+//! Maps names to the addresses that represent them in the sandbox.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::rc::Rc;
 
-/// Names that have an address at a time.
+/// The maximum number of names with an address.
 ///
 /// SECURITY: sandbox code can query names without end. Beyond this number, the least recently used
-/// name loses its address (guarded by `a_flood_of_names_takes_no_more_room`).
+/// name loses its address (guarded by `a_flood_of_names_uses_bounded_memory`).
 const MAX_NAMES: usize = 256;
 
 /// A range of addresses that lead back into the sandbox.
@@ -55,7 +55,7 @@ impl Names {
         }
     }
 
-    /// The address of a name, and the one that another name lost for it.
+    /// Returns the address of a name, and the address that another name lost to it.
     pub fn allocate(&mut self, name: &str) -> (Ipv4Addr, Option<Ipv4Addr>) {
         self.clock += 1;
         if let Some(entry) = self.by_name.get_mut(name) {
@@ -89,7 +89,7 @@ impl Names {
         Some(address)
     }
 
-    /// Always finds one: the range has far more addresses than names may have.
+    /// Always finds a free address: the range has far more addresses than names may have.
     fn free_address(&mut self) -> Ipv4Addr {
         loop {
             // Some programs treat the first and the last address of a network specially.
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_names_takes_no_more_room() {
+    fn a_flood_of_names_uses_bounded_memory() {
         let mut names = Names::new(LOOPBACK_RANGE);
         let (kept, _) = names.allocate("kept.test");
         for number in 0..100_000 {

@@ -41,7 +41,7 @@ pub struct Resolver {
     clients: HashMap<u32, Client>,
     next_client: u32,
     uses: u64,
-    /// By the stream on which the gateway was asked.
+    /// Keyed by the stream on which the gateway was asked.
     waiting: HashMap<u32, (Asker, Query)>,
 }
 
@@ -78,7 +78,7 @@ impl Resolver {
             .set(poll, &self.listener, interest, tcp, 0)
     }
 
-    /// There is no gateway to ask. Programs retry.
+    /// Fails all queries, because there is no gateway. Programs retry.
     pub fn rest(&mut self, poll: &Poll) {
         self.waiting.clear();
         let clients: Vec<u32> = self.clients.keys().copied().collect();
@@ -217,7 +217,7 @@ impl Resolver {
         self.send(asker, Some(&query.answer(verdict)));
     }
 
-    /// What cannot be sent at once is lost, as may happen on any network; programs retry.
+    /// Answers that cannot be sent at once are lost, as on any network; programs retry.
     fn send(&mut self, asker: Asker, message: Option<&[u8]>) {
         let Some(message) = message else { return };
         match asker {
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_client_takes_the_place_of_the_one_that_was_idle_longest() {
+    fn a_new_client_replaces_the_longest_idle_one() {
         let mut server = Server::open();
         let mut clients: Vec<_> = (0..MAX_CLIENTS).map(|_| server.connect()).collect();
         // The first client has sent a query since, and the second waits for an answer.

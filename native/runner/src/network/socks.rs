@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_insists_on_a_password_is_told() {
+    fn a_client_that_requires_a_password_is_detected() {
         assert_eq!(greeting(b"\x05"), Parsed::More);
         assert_eq!(greeting(b"\x05\x02\x00"), Parsed::More);
         assert_eq!(greeting(b"\x05\x02\x02\x00"), Parsed::Complete(true, 4));

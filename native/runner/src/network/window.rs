@@ -1,4 +1,4 @@
-//! How far the gateway may run ahead of a program that reads.
+//! Limits how far the gateway may run ahead of a program that reads.
 
 /// Bytes that each direction of a stream may carry before the first CREDIT.
 ///
@@ -6,17 +6,17 @@
 /// and each may hold this much in both processes.
 pub const STREAM_CREDIT: u64 = 128 * 1024;
 
-/// What the gateway may have under way on a stream that was widened.
+/// Bytes that the gateway may have in flight on a widened stream.
 const WIDE_BYTES: u64 = 1 << 20;
 
 const GRANTS_PER_WINDOW: u64 = 4;
 
 pub struct Window {
-    /// What the gateway may have under way.
+    /// Bytes that the gateway may have in flight.
     size: u64,
-    /// What it may still send.
+    /// Bytes that it may still send.
     allowance: u64,
-    /// Bytes that the program has taken and that were not credited to the gateway yet.
+    /// Bytes that the program has accepted and the gateway has not been credited for.
     delivered: u64,
 }
 
@@ -29,7 +29,7 @@ impl Window {
         }
     }
 
-    /// False when the gateway sends more than it may.
+    /// Returns false if the gateway sends more than it may.
     pub fn receive(&mut self, bytes: u64) -> bool {
         match self.allowance.checked_sub(bytes) {
             Some(rest) => {
@@ -40,17 +40,17 @@ impl Window {
         }
     }
 
-    /// The program has taken this much.
+    /// Records that the program has accepted this many bytes.
     pub fn deliver(&mut self, bytes: u64) {
         self.delivered += bytes;
     }
 
-    /// The credit that is due to the gateway: in portions, so that few frames are needed.
+    /// The credit due to the gateway, in portions so that few frames are needed.
     pub fn take_due(&mut self) -> u64 {
         if self.delivered < self.size / GRANTS_PER_WINDOW {
             return 0;
         }
-        // What the proxy itself said did not come from the gateway, which gets no credit for it.
+        // The proxy's own bytes did not come from the gateway, which gets no credit for them.
         let due = self.delivered.min(self.size - self.allowance);
         self.delivered = 0;
         self.allowance += due;
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gateway_gets_no_credit_for_what_the_proxy_said() {
+    fn the_gateway_gets_no_credit_for_the_proxys_own_bytes() {
         let mut window = Window::new();
         assert!(window.receive(1));
         window.deliver(STREAM_CREDIT);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_widened_window_is_wide_once() {
+    fn a_window_is_widened_only_once() {
         let mut window = Window::new();
         assert_eq!(window.widen(), WIDE_BYTES - STREAM_CREDIT);
         assert_eq!(window.widen(), 0);

@@ -1,4 +1,4 @@
-//! What the network needs from the event loop, and the connection to the gateway.
+//! The parts of the event loop that the network needs, and the connection to the gateway.
 
 use crate::connections::Outgoing;
 use crate::protocol::frame::{self, Kind};

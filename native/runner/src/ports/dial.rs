@@ -35,7 +35,7 @@ pub struct Dial {
     watched: bool,
 }
 
-/// What happens to a connection after an event.
+/// The next action for a connection after an event.
 pub enum Fate {
     Open,
     Over,

@@ -1,4 +1,4 @@
-//! What listens on TCP ports of the sandbox, and which processes own the listeners.
+//! Lists the listening TCP ports of the sandbox, and the processes that own them.
 
 use crate::protocol::failure::Failure;
 use crate::protocol::message::PortListing;
@@ -142,7 +142,7 @@ mod tests {
     use std::net::TcpListener;
 
     #[test]
-    fn a_line_about_a_listener_is_understood_and_others_are_left_out() {
+    fn only_lines_about_listeners_are_parsed() {
         let listening = "   0: 0100007F:1F40 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 12345 1 0000000000000000 100 0 0 10 0";
         assert_eq!(
             parse(listening),

@@ -53,8 +53,8 @@ pub fn launch(request: &Launch) -> io::Result<Launched> {
     start(request, fork).map(|(launched, ())| launched)
 }
 
-/// The same for a process whose directory must be known after its end. If the sandbox has no room for
-/// a thread, the process starts without.
+/// The same for a process whose directory must be known after its end. If the sandbox has no room
+/// for the extra thread, the process starts without it.
 pub fn launch_sharing_directory(
     request: &Launch,
 ) -> io::Result<(Launched, Option<SharedDirectory>)> {

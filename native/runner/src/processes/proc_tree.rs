@@ -14,7 +14,7 @@ struct Process {
     started: u64,
 }
 
-/// What is known about a command whose processes are searched for.
+/// The known facts about a command, for finding its processes.
 pub struct Origin<'a> {
     pub exec_id: &'a str,
     /// The command's first process, or the shell that runs it.
@@ -55,7 +55,7 @@ pub fn ticks_now() -> u64 {
     now.tv_sec as u64 * per_second + now.tv_nsec as u64 * per_second / 1_000_000_000
 }
 
-/// All live processes that the command started, as far as the code user can see them.
+/// All live processes of the command that are visible to the code user.
 pub fn started_by(origin: &Origin, uid: u32, gid: u32) -> Vec<i32> {
     sys::as_fs_user(uid, gid, || {
         let processes = scan();
@@ -153,24 +153,24 @@ pub fn is_asleep(pid: i32) -> bool {
 }
 
 /// Whether a process waits for a lock, which is never released in a process without threads. Also
-/// false where the kernel does not tell.
+/// false where the kernel does not show this.
 pub fn waits_for_lock(pid: i32, uid: u32, gid: u32) -> bool {
     let place = sys::as_fs_user(uid, gid, || fs::read(format!("/proc/{pid}/wchan")));
     place.is_ok_and(|name| name.starts_with(b"futex"))
 }
 
-/// Whether a process has a handler for a signal; None where the kernel does not tell, as gVisor's
-/// does not.
+/// Whether a process has a handler for a signal; None where the kernel does not show this, as on
+/// gVisor.
 pub fn catches(pid: i32, signal: i32) -> Option<bool> {
     has_signal(pid, "SigCgt:", signal)
 }
 
-/// Whether a process that a shell has forked has not started its program yet, and may still treat a
-/// signal as an interactive shell does: such a signal is lost.
+/// Whether a signal would be lost: a process that a shell has forked may still treat signals as an
+/// interactive shell does, until it starts its program.
 pub fn would_lose(pid: i32, shell: i32, signal: i32) -> bool {
     let is_new = stat(pid).is_some_and(|process| process.started + NEW_TICKS > ticks_now());
     let caught = matches!(signal, libc::SIGHUP | libc::SIGINT);
-    // Where the kernel does not tell, any signal may be ignored.
+    // Where the kernel does not show this, any signal may be ignored.
     let lost = caught || has_signal(pid, "SigIgn:", signal).unwrap_or(true);
     lost && is_new && is_fork_of(pid, shell)
 }
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_in_a_lock_is_told_from_one_that_waits_for_something_else() {
+    fn a_wait_for_a_lock_is_distinguished_from_other_waits() {
         // SAFETY: plain getters, and children of this test.
         let (uid, gid) = unsafe { (libc::getuid(), libc::getgid()) };
         let (locked, idle) = (waiting(true), waiting(false));

@@ -1,7 +1,8 @@
-//! A thread that shares its directory with a process, and so still has it when the process has ended.
+//! A thread that shares its working directory with a process, so the directory is still known when
+//! the process has ended.
 //!
-//! Tasks share it (`CLONE_FS`) whatever program they become and however they end. The thread has no
-//! thread-local storage, so it makes its system calls without the C library.
+//! Tasks keep sharing it (`CLONE_FS`) whatever program they run and however they end. The thread
+//! has no thread-local storage, so it makes its system calls without the C library.
 //!
 //! SECURITY: the thread is created without that flag, so that PID 1 and its other threads keep a
 //! directory and a umask that code cannot change (threat: attacks on PID 1). Guarded by "keeps sharing
@@ -27,7 +28,7 @@ const THREAD: libc::c_int = libc::CLONE_VM
     | libc::CLONE_PARENT_SETTID
     | libc::CLONE_CHILD_CLEARTID;
 
-/// What the thread and the runner share, above the thread's stack.
+/// The state shared by the thread and the runner, above the thread's stack.
 #[repr(C, align(16))]
 struct Common {
     /// Used until the pid is known.
@@ -71,7 +72,7 @@ impl SharedDirectory {
             let top = common.as_ptr().cast();
             libc::clone(share, top, THREAD, top, tid, null_mut::<c_void>(), tid)
         })?;
-        // It takes as long as a fork. No process of another user can stop the thread.
+        // This wait is as short as a fork. No process of another user can stop the thread.
         let pid = &shared.common().pid;
         while pid.load(Ordering::Acquire) == 0 {
             wait(pid, 0, libc::FUTEX_PRIVATE_FLAG);
@@ -85,8 +86,9 @@ impl SharedDirectory {
         }
     }
 
-    /// Where the process is, or was when it ended, with the rights of this user: under its known name
-    /// if it still has that. None if it has no name (it was removed) or may not be entered.
+    /// The directory of the process, also after its end, looked up with the rights of this user.
+    /// The known name is preferred if it still refers to that directory. None if the directory has
+    /// been removed or may not be entered.
     pub fn path(&self, known: &Path, uid: u32, gid: u32) -> Option<PathBuf> {
         let link = PathBuf::from(format!("/proc/self/task/{}/cwd", self.tid));
         let here = identity(&link)?;
@@ -95,7 +97,7 @@ impl SharedDirectory {
         sys::as_fs_user(uid, gid, || names.into_iter().flatten().find(is_here))
     }
 
-    /// Has the thread end, without waiting for it. It may only be dropped once it has ended.
+    /// Ends the thread without waiting for it. It may only be dropped once the thread has ended.
     pub fn release(&self) {
         let released = &self.common().released;
         released.store(1, Ordering::Release);
@@ -111,7 +113,7 @@ impl SharedDirectory {
     fn join(&self) {
         let tid = &self.common().tid;
         while !self.has_ended() {
-            // The kernel wakes as if other processes could wait, too.
+            // The kernel issues a shared wake-up, as if other processes could wait too.
             wait(tid, self.tid, 0);
         }
     }
@@ -124,14 +126,14 @@ impl SharedDirectory {
 
 impl Drop for SharedDirectory {
     fn drop(&mut self) {
-        // A thread that still runs keeps its memory, which is better than to run without.
+        // Leaks the memory of a thread that still runs, rather than unmapping its stack.
         if self.has_ended() {
             unmap(self.common);
         }
     }
 }
 
-/// What distinguishes a directory from all others.
+/// The identity of a directory.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let found = fs::metadata(path).ok()?;
     Some((found.dev(), found.ino()))
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_directory_of_a_dead_process_is_known_and_nobody_elses_changes() {
+    fn the_directory_of_a_dead_process_is_known_and_no_other_changes() {
         let directory = Directory::new("known");
         let before = (std::env::current_dir().unwrap(), umask());
         let one = ended_in(&directory.0, libc::SIGKILL);
@@ -286,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_name_is_kept_while_it_leads_there() {
+    fn a_known_path_is_kept_while_it_names_the_directory() {
         let directory = Directory::new("names");
         let (real, link) = (directory.0.join("real"), directory.0.join("link"));
         fs::create_dir(&real).unwrap();
@@ -296,7 +298,7 @@ mod tests {
         assert_eq!(found(&shared, link.to_str().unwrap()), name(&link));
         fs::remove_file(&link).unwrap();
         assert_eq!(found(&shared, link.to_str().unwrap()), name(&real));
-        // What has the name of a removed directory is another one.
+        // A directory with the name of a removed one is a different one.
         fs::create_dir(directory.0.join("real (deleted)")).unwrap();
         fs::remove_dir(&real).unwrap();
         assert_eq!(found(&shared, real.to_str().unwrap()), None);
@@ -304,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn many_leave_neither_threads_nor_memory() {
+    fn many_processes_leak_neither_threads_nor_memory() {
         let mappings = || {
             fs::read_to_string("/proc/self/maps")
                 .unwrap()

@@ -4,7 +4,7 @@ use crate::sys;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-/// The variable that tells programs what their terminal supports, unless it is already set.
+/// The variable that describes the terminal to programs, unless it is already set.
 pub const TYPE: (&str, &str) = ("TERM", "xterm-256color");
 
 /// A new terminal: the non-blocking master, and the slave.
@@ -34,7 +34,7 @@ pub fn path(master: RawFd) -> io::Result<String> {
     Ok(format!("/dev/pts/{number}"))
 }
 
-/// The character that means end of input on this terminal.
+/// The character for end of input on this terminal.
 pub fn end_of_input(master: RawFd) -> u8 {
     // SAFETY: an all-zero termios is a valid value to be overwritten.
     let mut settings: libc::termios = unsafe { std::mem::zeroed() };

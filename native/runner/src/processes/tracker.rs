@@ -1,4 +1,4 @@
-//! Which processes belong to which command: by cgroup where there is one, otherwise by search.
+//! Assigns processes to commands: by cgroup where possible, otherwise by searching /proc.
 
 use crate::processes::cgroup::CgroupTree;
 use crate::processes::proc_tree::{self, Origin};
@@ -40,7 +40,7 @@ impl Tracker {
         }
     }
 
-    /// Whether a marker in the environment is what tells commands' processes apart.
+    /// Whether commands' processes are identified by a marker in their environment.
     pub fn needs_marker(&self) -> bool {
         self.cgroups.is_none()
     }

@@ -1,4 +1,4 @@
-//! Which user a process runs as: ids that the sandbox has, or names from its own files.
+//! The user that a process runs as, by an id of the sandbox or a name from the sandbox's own files.
 
 use crate::protocol::failure::Failure;
 use crate::sys;
@@ -19,7 +19,8 @@ pub struct User {
 }
 
 impl User {
-    /// Makes an environment of the user `before` this one's. What a session has set is kept.
+    /// Replaces the variables that name the user `before` by this user's, except those that a
+    /// session has changed.
     pub fn name_in(&self, env: &mut Vec<(String, String)>, before: u32) {
         let Ok(before) = resolve(&before.to_string()) else {
             return;
@@ -120,7 +121,7 @@ fn read(path: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// In the line whose field `key` has this value, the field `wanted`.
+/// The field `wanted` of the line whose field `key` has this value.
 fn field_of<'a>(text: &'a str, key: usize, value: &str, wanted: usize) -> Option<&'a str> {
     text.lines()
         .map(|line| line.split(':').collect::<Vec<_>>())

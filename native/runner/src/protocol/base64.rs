@@ -1,4 +1,4 @@
-//! Base64 as JSON needs it: the standard alphabet, with padding.
+//! Base64 for JSON: the standard alphabet, with padding.
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_base64_is_refused() {
+    fn invalid_base64_is_refused() {
         for text in ["a", "ab", "abc", "ab!=", "a===", "====", "Zm9v\n"] {
             assert_eq!(decode(text), None, "{text:?}");
         }

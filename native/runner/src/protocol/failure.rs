@@ -34,7 +34,7 @@ impl Failure {
     }
 }
 
-/// The system's words for an error, without its number, which tells users nothing.
+/// The system's message for an error, without its number, which does not help users.
 pub fn reason_of(error: &io::Error) -> String {
     let mut words = error.to_string();
     if let Some(at) = words.find(" (os error ") {
@@ -58,7 +58,7 @@ fn code_of(error: &io::Error) -> &'static str {
         libc::EINVAL | libc::EXDEV | libc::EBADF | libc::EILSEQ | libc::ERANGE | libc::ENOEXEC => {
             "invalid"
         }
-        // Something that cannot be opened or read as a file.
+        // The entry cannot be opened or read as a file.
         libc::ENXIO | libc::ENODEV | libc::ENOTTY | libc::ESPIPE => "not_regular",
         // The sandbox has reached one of its limits.
         libc::ENOMEM | libc::EAGAIN | libc::EMFILE | libc::ENFILE | libc::EMLINK => "too_many",
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_error_that_a_request_can_cause_has_a_code_of_its_own() {
+    fn every_request_error_has_its_own_code() {
         let cases = [
             (libc::ENOENT, "not_found"),
             (libc::EXDEV, "invalid"),

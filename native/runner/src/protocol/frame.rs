@@ -107,7 +107,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Space to receive at least this many bytes; `filled` tells how many were received.
+    /// Space to receive at least this many bytes; call `filled` with the number received.
     pub fn space(&mut self, bytes: usize) -> &mut [u8] {
         if self.read > 0 {
             self.buffer.copy_within(self.read..self.filled, 0);
@@ -140,7 +140,7 @@ impl Decoder {
         Ok(self.take_received()?.map(ReceivedFrame::to_frame))
     }
 
-    /// As `take`, without a copy of the payload.
+    /// Like `take`, without a copy of the payload.
     pub fn take_received(&mut self) -> Result<Option<ReceivedFrame<'_>>, FrameError> {
         let rest = &self.buffer[self.read..self.filled];
         if rest.len() < HEADER_BYTES {

@@ -51,7 +51,7 @@ pub enum Request {
     },
     /// Opens the sandbox's network, with the daemon as its gateway.
     Network {},
-    /// What listens on TCP ports.
+    /// Lists the listeners on TCP ports.
     Ports {},
     Ping {},
     #[serde(untagged)]
@@ -62,7 +62,7 @@ pub enum Request {
 pub struct ExecRequest {
     pub exec_id: String,
     pub mode: Mode,
-    /// Which shell runs the command; `None` is the default one.
+    /// The shell that runs the command; `None` is the default shell.
     pub shell: Option<String>,
     #[serde(default)]
     pub cmd_bytes: usize,
@@ -72,7 +72,7 @@ pub struct ExecRequest {
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     pub user: Option<String>,
-    /// What `user` refers to.
+    /// The user that `user` resolves to.
     #[serde(skip)]
     pub run_as: Option<User>,
     #[serde(default)]
@@ -126,7 +126,7 @@ pub enum WirePath {
     Raw { raw: String },
 }
 
-/// What to do with entries that the code user may not read.
+/// How to handle entries that the code user may not read.
 #[derive(Deserialize, Clone, Copy, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum OnUnreadable {

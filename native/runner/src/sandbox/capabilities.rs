@@ -5,7 +5,7 @@ use std::io;
 
 const VERSION_3: u32 = 0x2008_0522;
 
-/// What PID 1 needs all its life: signal processes of the code user, and start some.
+/// Capabilities that PID 1 always needs: to signal processes of the code user, and to start them.
 pub const FOR_LIFE: [u32; 3] = [5 /* KILL */, 6 /* SETGID */, 7 /* SETUID */];
 
 /// Reduces this thread's capabilities to these; later threads and children inherit the reduced set.

@@ -18,8 +18,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// In that time code allocates a few dozen MiB, and on a busy machine, where the guard waits for a
-/// processor, hundreds. The host's limit leaves room for them.
+/// In this time, code allocates a few dozen MiB, or hundreds on a busy machine where the guard
+/// waits for a processor. The host's limit leaves room for that.
 const ALERT: Duration = Duration::from_millis(10);
 /// For this long after a command started, or memory was allocated, memory is checked often.
 const ALERT_FOR: Duration = Duration::from_secs(2);
@@ -33,12 +33,12 @@ const KILLING_LOOKS: u32 = 100;
 /// Growth beyond this after a kill does not come from dying processes: another one allocates
 /// memory.
 const KILLING_GROWTH_BYTES: u64 = 32 << 20;
-/// Killing goes on until this share of the limit is free again.
+/// Killing continues until this share of the limit is free again.
 const FREE_SHARE: u64 = 8;
 const GUARD_STACK_BYTES: usize = 64 << 10;
 
-/// What that kernel allocates for code in addition to the memory that it counts: buffers of sockets
-/// and pipes, mappings, names in directories.
+/// Memory that the sandbox's kernel allocates for code in addition to what it counts: buffers of
+/// sockets and pipes, mappings, names in directories.
 const KERNEL_MEMORY: &CStr = c"/proc/sentry-meminfo";
 const KERNEL_MEMORY_LINE: &str = "HeapAlloc:";
 /// Ordinary programs, as many as may run, need a small part of this.
@@ -143,7 +143,7 @@ impl GuestCgroup {
 
 struct Guard {
     current: OwnedFd,
-    /// None where that kernel does not tell; then only the host's limit applies.
+    /// None where that kernel does not show this; then only the host's limit applies.
     kernel: Option<KernelMemory>,
     most: u64,
     shared: Arc<Shared>,

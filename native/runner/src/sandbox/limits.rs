@@ -1,4 +1,4 @@
-//! The limits of the sandbox, as far as the runner needs to know them.
+//! The sandbox's limits that the runner needs to know.
 
 use crate::sandbox::guest_cgroup::GuestCgroup;
 use crate::sys;
@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 pub struct Limits {
-    /// In a sandbox that has its own kernel.
+    /// Present in a sandbox that has its own kernel.
     pub guest: Option<GuestCgroup>,
     /// Counts how often the kernel has killed a process because memory ran out.
     pub memory_events: Option<OwnedFd>,
@@ -22,7 +22,7 @@ impl Limits {
         }
     }
 
-    /// As `oom_kills`, for a command that is about to start.
+    /// Like `oom_kills`, for a command that is about to start.
     pub fn oom_kills_before(&self) -> u64 {
         if let Some(guest) = &self.guest {
             guest.watch_closely();
@@ -50,7 +50,7 @@ impl Limits {
             .unwrap_or(0)
     }
 
-    /// Adds what only the sandbox's own kernel can tell.
+    /// Adds the numbers that only the sandbox's own kernel provides.
     pub fn describe(&self, status: &mut Value) {
         if let Some(guest) = &self.guest {
             status["memory_bytes"] = guest.memory_bytes().into();

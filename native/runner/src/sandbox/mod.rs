@@ -1,4 +1,4 @@
-//! What the runner was told about its sandbox when it started. None of it changes.
+//! The sandbox's properties, passed to the runner at its start. None of them changes.
 
 pub mod capabilities;
 pub mod guest_cgroup;

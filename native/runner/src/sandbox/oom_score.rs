@@ -1,4 +1,4 @@
-//! What is killed first when memory runs out: code, before the runner.
+//! Makes the kernel kill code before the runner when memory runs out.
 //!
 //! SECURITY: code must not be able to lower its score to the runner's or the daemon's, so its /proc
 //! is read-only where possible. The runner has the file of its own score, raises it during a fork,

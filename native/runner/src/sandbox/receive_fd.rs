@@ -47,7 +47,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn neither_an_end_nor_a_byte_alone_is_a_descriptor() {
+    fn a_message_without_a_descriptor_is_an_error() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         drop(theirs);
         assert!(receive_fd(ours.as_raw_fd()).is_err());

@@ -1,4 +1,4 @@
-//! What processes and file systems use.
+//! Memory used by processes and space used in file systems.
 
 use crate::sys;
 use std::fmt::Display;

@@ -1,4 +1,4 @@
-//! What every part uses while it handles an event. None of it is the state of a part.
+//! Shared resources that every part uses to handle an event. Parts keep their own state.
 
 use crate::connections::Connections;
 use crate::server::clock::Clock;

@@ -1,4 +1,4 @@
-//! What each incoming frame means, and which part handles it.
+//! Dispatches each incoming frame to the part that handles it.
 
 use crate::connections::{Address, ConnectionId, Stream};
 use crate::files;
@@ -177,7 +177,7 @@ impl Server {
         }
     }
 
-    /// False if more is acknowledged than was sent.
+    /// Returns false if more is acknowledged than was sent.
     fn take_credit(&mut self, address: Address, bytes: u64) -> bool {
         let cx = &mut self.context;
         match cx.connections.stream(address) {

@@ -32,15 +32,14 @@ use token::Token;
 const READ_BYTES: usize = 128 * 1024;
 /// Longer waits are split, so that a freeze can be distinguished from elapsed time.
 const MAX_WAIT_MS: u128 = 500;
-/// How long a command that has just started may take before it no longer counts as over at once.
-/// Starting a program takes longer.
+/// How long a command counts as just started. Starting a program takes longer.
 const QUIET: Duration = Duration::from_micros(300);
 
-/// What the runner was started with, besides its sandbox.
+/// The runner's start options, besides its sandbox.
 pub struct Handles {
     pub listener: OwnedFd,
     pub signals: OwnedFd,
-    /// Where the groups of commands can be created.
+    /// The cgroup below which the commands' groups are created.
     pub cgroups: Option<OwnedFd>,
     pub run_dir: RunDir,
 }
@@ -112,7 +111,7 @@ impl Server {
         Ok(())
     }
 
-    /// How long until the next action is due.
+    /// The time until the next action is due.
     fn timeout_ms(&self) -> i32 {
         match self.commands.next_deadline() {
             None if self.commands.need_checks() => MAX_WAIT_MS as i32,

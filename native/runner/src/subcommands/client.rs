@@ -148,7 +148,7 @@ impl Peer {
             .write_all(&frame::encode(Kind::End, STREAM, &[]))
     }
 
-    /// The answer, the first `limit` bytes of what came before it, and whether there was more.
+    /// Returns the answer, the first `limit` bytes of output before it, and whether there was more.
     fn finish(&mut self, limit: usize) -> io::Result<(Value, Vec<u8>, bool)> {
         let mut kept = Vec::new();
         let mut truncated = false;

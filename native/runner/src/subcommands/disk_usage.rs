@@ -1,4 +1,4 @@
-//! How much of a disk the files below some directories use.
+//! Measures the disk space that the files below some directories use.
 
 use std::collections::HashSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! What the binary does besides being PID 1.
+//! The binary's commands other than PID 1.
 
 pub mod client;
 pub mod disk_usage;

@@ -1,4 +1,4 @@
-//! What a process in the sandbox finds when it tests its isolation, as JSON.
+//! Tests the isolation from inside the sandbox, and prints the findings as JSON.
 
 use crate::sandbox::usage::file_system;
 use crate::sys;
@@ -8,7 +8,7 @@ use std::io;
 
 const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 
-/// Inspects and tries with the rights of the process that runs this.
+/// Inspects the sandbox, and tries calls, with the rights of the calling process.
 pub fn run() -> Value {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let field = |name: &str| {

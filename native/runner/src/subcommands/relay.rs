@@ -9,7 +9,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long PID 1 may take to listen after the start of the sandbox.
+/// How long PID 1 may take from its start until it listens.
 const PATIENCE: Duration = Duration::from_secs(4);
 const BUFFER_BYTES: usize = 64 * 1024;
 
@@ -81,7 +81,7 @@ impl Direction {
         self.ended && self.pending.is_empty()
     }
 
-    /// Passes on what can be passed on without blocking.
+    /// Transfers as many bytes as possible without blocking.
     fn advance(&mut self) -> io::Result<()> {
         loop {
             while !self.pending.is_empty() {

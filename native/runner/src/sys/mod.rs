@@ -107,7 +107,7 @@ pub fn pwrite(fd: RawFd, bytes: &[u8], offset: i64) -> io::Result<usize> {
     Ok(n as usize)
 }
 
-/// Writes what a descriptor that does not block takes of a queue, and returns how many bytes that is.
+/// Writes as much of a queue as a non-blocking descriptor accepts, and returns the number of bytes.
 pub fn write_queue(fd: RawFd, queue: &mut VecDeque<Vec<u8>>) -> io::Result<usize> {
     let mut written = 0;
     while let Some(first) = queue.front_mut() {
@@ -164,7 +164,7 @@ pub struct PipeState {
     pub is_held: bool,
 }
 
-/// What can still be read from these pipes.
+/// Whether these pipes have unread bytes, and whether a process holds their other ends.
 pub fn pipe_states(pipes: [Option<RawFd>; 2]) -> [PipeState; 2] {
     // The kernel skips negative descriptors.
     let mut polls = pipes.map(|pipe| libc::pollfd {
@@ -189,8 +189,8 @@ pub fn was_opened(fd: RawFd) -> bool {
     };
     // SAFETY: one pollfd, and no waiting.
     let ready = unsafe { libc::poll(&mut poll, 1, 0) };
-    // If poll reports nothing, an end of file means that there is no writer and never was one.
-    // Bytes written meanwhile stay in the pipe, because they cannot be copied to null.
+    // If poll reports nothing, end of file means that there is no writer and never was one. Bytes
+    // written meanwhile stay in the pipe, because they cannot be copied to null.
     // SAFETY: nothing is mapped at null.
     ready > 0 || unsafe { libc::read(fd, std::ptr::null_mut(), 1) } != 0
 }

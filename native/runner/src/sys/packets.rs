@@ -57,7 +57,7 @@ pub fn send_packets(
         .map(|sent| sent as usize)
 }
 
-/// One packet: its length, and the pid of its writer (0 if the kernel does not tell).
+/// Receives one packet: its length, and the pid of its writer (0 if unknown).
 pub fn receive_with_pid(socket: RawFd, buffer: &mut [u8]) -> io::Result<(usize, i32)> {
     let mut part = libc::iovec {
         iov_base: buffer.as_mut_ptr().cast(),
@@ -101,7 +101,7 @@ pub fn receive_with_pid(socket: RawFd, buffer: &mut [u8]) -> io::Result<(usize, 
     Ok((n as usize, pid))
 }
 
-/// Memory used by packets that the other side has not read, if the kernel tells.
+/// Memory used by packets that the other side has not read, if the kernel reports it.
 pub fn bytes_unsent(socket: RawFd) -> Option<usize> {
     let mut n: libc::c_int = 0;
     // SAFETY: SIOCOUTQ, which is TIOCOUTQ, writes one int.

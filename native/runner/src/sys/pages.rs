@@ -1,11 +1,11 @@
-//! Memory that takes no room until it is used.
+//! Memory that is not allocated until it is used.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-/// Zeros, straight from the kernel. Pages that nothing was written to are not there yet, whereas the
-/// allocator writes zeros where it cannot be sure of them.
+/// Zeroed memory from the kernel. Unused pages are not allocated, whereas the heap allocator may
+/// have to write the zeros.
 pub struct Pages {
     start: NonNull<u8>,
     length: usize,
@@ -15,7 +15,7 @@ impl Pages {
     pub fn of(length: usize) -> io::Result<Pages> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping of its own, which overlaps nothing.
+        // SAFETY: a new mapping, which overlaps nothing.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), length, access, kind, -1, 0) };
         let start = match start {
             libc::MAP_FAILED => return Err(io::Error::last_os_error()),
@@ -53,7 +53,7 @@ mod tests {
     use super::Pages;
 
     #[test]
-    fn pages_are_zeros_that_can_be_written_to() {
+    fn pages_are_zero_and_writable() {
         let mut pages = Pages::of(100_000).unwrap();
         assert!(pages.iter().all(|byte| *byte == 0));
         pages[99_999] = 7;

@@ -17,14 +17,14 @@ use pool::Pool;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How long work takes.
+/// The expected duration of work.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// It is done soon.
+    /// The work is short.
     Quick,
-    /// It takes as long as its reader or writer.
+    /// The work takes as long as its reader or writer.
     Streaming,
-    /// It runs until it is cancelled.
+    /// The work runs until it is cancelled.
     Lasting,
 }
 

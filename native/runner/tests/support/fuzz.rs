@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts what is allocated, to detect a buffer that grows without bound.
+/// Counts allocations, to detect a buffer that grows without bound.
 struct Counting;
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
@@ -37,7 +37,7 @@ static ALLOCATOR: Counting = Counting;
 
 /// The largest payload, its copy in the frame, and the spare room of growing vectors.
 const MAX_HELD: usize = 4 * MAX_PAYLOAD;
-/// As much as the runner reads at a time.
+/// The amount that the runner reads at a time.
 const MAX_PORTION: usize = 128 * 1024;
 
 struct Random(u64);
