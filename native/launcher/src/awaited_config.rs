@@ -1,7 +1,7 @@
 //! Lets the runtime start before its configuration is complete: it reads a pipe until then.
 //!
-//! Loading crun and its libraries takes about as long as the sandbox's mounts, and the machine may have
-//! a processor to spare. When the launcher is killed, the pipe ends, and the runtime with it.
+//! Loading crun and its libraries takes about as long as the sandbox's mounts, and both can run in
+//! parallel. If the launcher is killed, the pipe ends, and with it the runtime.
 
 use std::io::{self, PipeReader, PipeWriter, Write};
 use std::os::fd::RawFd;
@@ -17,11 +17,11 @@ pub struct AwaitedConfig {
 }
 
 impl AwaitedConfig {
-    /// Makes the pipe, and a link to it where the runtime looks for its configuration. The runtime must
-    /// inherit the returned end as descriptor `number`.
+    /// Creates the pipe, and a link to it where the runtime looks for its configuration. The
+    /// runtime must inherit the returned end as descriptor `number`.
     ///
-    /// It has no name of its own: opening a named pipe waits for the other end, also for one that was
-    /// killed meanwhile.
+    /// It is not a named pipe: opening one waits for the other end, even if that process was killed
+    /// meanwhile.
     pub fn make(path: &Path, number: RawFd) -> Outcome<(AwaitedConfig, PipeReader)> {
         let making = || format!("making a pipe for {}", path.display());
         let (reader, writer) = io::pipe().context(making)?;
@@ -30,11 +30,11 @@ impl AwaitedConfig {
         Ok((AwaitedConfig { path, writer }, reader))
     }
 
-    /// Gives the runtime its configuration: through the pipe, and as a file before the pipe ends,
-    /// because the runtime then copies it.
+    /// Passes the configuration to the runtime: through the pipe, and as a file that exists before
+    /// the pipe ends, because the runtime then copies it.
     pub fn give(mut self, text: &[u8]) -> Outcome<()> {
         match self.writer.write_all(text) {
-            // It has ended, which is noticed later.
+            // The runtime has ended, which is handled later.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
             other => other.context(|| "giving the runtime its configuration".into())?,
         }
@@ -62,7 +62,7 @@ mod tests {
             Scratch(path)
         }
 
-        /// A pipe that this process, in place of the runtime, inherits.
+        /// A pipe that this process inherits in place of the runtime.
         fn awaited(&self) -> (PathBuf, AwaitedConfig, PipeReader) {
             let path = self.0.join("config.json");
             let (config, reader) = AwaitedConfig::make(&path, 0).unwrap();

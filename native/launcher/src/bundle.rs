@@ -56,7 +56,8 @@ fn real_source(source: &str) -> Outcome<Option<PathBuf>> {
     Ok(Some(mounts::disk_path().join(below)))
 }
 
-/// Sets the root and the id maps, and removes the cgroups, which the launcher manages.
+/// Sets the root and the id maps, and removes the cgroup settings, because the launcher manages
+/// cgroups.
 pub fn finish(config: &mut Map<String, Value>, range: IdRange) -> Outcome<()> {
     let root = config.entry("root").or_insert_with(|| json!({}));
     root["path"] = json!(mounts::rootfs_path());

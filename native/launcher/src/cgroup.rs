@@ -14,7 +14,8 @@ use crate::spec::{Limits, RuntimeKind};
 use crate::{devices, limits, sys};
 
 const V2_CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
-/// Each attempt that loses the parent means that another sandbox was destroyed, so this is enough.
+/// Attempts to create a cgroup. Enough, because each lost parent means that another sandbox was
+/// destroyed.
 const PARENT_ATTEMPTS: u32 = 64;
 /// Enough for one cgroup per command that the runner tracks; limits what a compromised one can
 /// create.
@@ -37,16 +38,16 @@ pub struct Made {
 
 /// How a process enters the cgroups of a sandbox.
 ///
-/// For most moves of a process the kernel waits for a grace period, of 6 ms and more. A process created
-/// inside its cgroup skips the wait, and so does a thread that moves only itself; a process with a
-/// single thread can do both.
+/// For most moves of a process, the kernel waits for a grace period of 6 ms or more. It does not
+/// wait if a process is created inside its cgroup, or if a thread moves only itself, which a
+/// single-threaded process can do.
 #[derive(Default)]
 pub struct Join {
     /// The unified cgroup, for creating a process inside it.
     pub unified: Option<File>,
     /// Its `cgroup.procs`, for kernels that cannot create a process inside a cgroup.
     pub unified_procs: Option<File>,
-    /// The `tasks` of version 1; a thread that writes 0 to each enters these cgroups.
+    /// The `tasks` files of version 1; a thread that writes 0 to each enters these cgroups.
     pub tasks: Vec<File>,
 }
 
@@ -168,7 +169,7 @@ fn make_directory(
 
 /// Creates the parent if needed and the cgroup in it, and retries if the parent disappears in
 /// between: it is removed with its last sandbox (guarded by
-/// `creates_and_destroys_at_once_share_a_parent`).
+/// `concurrent_creates_and_destroys_share_a_parent`).
 fn make_below_parent(root: &Path, path: &Path, parent: &str) -> Result<(), Refused> {
     let mut attempts = PARENT_ATTEMPTS;
     loop {
@@ -227,10 +228,10 @@ fn enable_controllers(at: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets the sandbox's root make cgroups below its own and move its processes between them.
+/// Lets the sandbox's root create cgroups below its own and move its processes between them.
 ///
 /// SECURITY: only these files change owner. Limits, `cgroup.kill`, `cgroup.freeze` and the bound on
-/// descendants stay root's (guarded by `only_what_the_runner_needs_of_its_cgroup_is_given_away`).
+/// descendants stay root's (guarded by `the_runner_owns_only_the_cgroup_files_it_needs`).
 fn delegate(path: &Path, owner: u32) -> Outcome<()> {
     limits::set(path, "cgroup.max.descendants", MAX_DESCENDANTS)?;
     let init = path.join("init");

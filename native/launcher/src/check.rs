@@ -1,4 +1,4 @@
-//! Determines by trying what this machine can do for sandboxes, and leaves nothing behind.
+//! Tests which sandbox features this machine supports, and leaves nothing behind.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsFd;

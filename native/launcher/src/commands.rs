@@ -8,8 +8,8 @@ use crate::fault::{Context, Kind, Outcome};
 use crate::responses::{self, Destroyed, Failed};
 use crate::{check, create, destroy, host_devices, list, workspaces};
 
-/// The answer to a request, or its failure; none if there is no such command. `server` is the
-/// process that asks, if it may be gone before we are done.
+/// Handles a request: returns the answer or a failure, or none if there is no such command.
+/// `server` is the requesting process, if it may end before the request is done.
 pub fn run(
     command: &str,
     request: impl FnOnce() -> Outcome<Vec<u8>>,

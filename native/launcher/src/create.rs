@@ -54,20 +54,20 @@ pub struct Failure {
 /// A sandbox under construction.
 pub struct Creation {
     pub spec: CreateSpec,
-    /// The process that asked, if it may be gone before we are done.
+    /// The requesting process, if it may end before we are done.
     pub server: Option<u32>,
-    /// Becomes true with the first thing that would have to be undone.
+    /// True once there is something to undo.
     pub begun: bool,
     pub hierarchies: Hierarchies,
     pub warm_up: Option<WarmUp>,
     /// The host's mount namespace, to return to on failure.
     pub host_mounts: Option<OwnedFd>,
-    /// Held while we work: a teardown of the same sandbox waits for it.
+    /// Held during the create: a teardown of the same sandbox waits for it.
     pub lock: Option<File>,
     pub reserved: Option<ReservedFds>,
     pub range: Option<IdRange>,
     pub rootless: Option<rootless::Identity>,
-    /// Maps the owners of mounts; the runtime joins it if it can.
+    /// Maps the owners of mounts; the runtime joins it if possible.
     pub user_namespace: Option<OwnedFd>,
     pub image: Option<File>,
     pub loop_device: Option<PathBuf>,
@@ -77,7 +77,7 @@ pub struct Creation {
     pub cgroups: Made,
     pub listener: Option<UnixListener>,
     pub pass: Option<[OwnedFd; PASSED_FDS]>,
-    /// Tells the runner where its score is.
+    /// Passes the runner the file of its score.
     pub score: Option<UnixStream>,
     pub awaited_config: Option<AwaitedConfig>,
     pub running: Option<Running>,

@@ -15,11 +15,11 @@ use crate::remove::remove_tree;
 use crate::spec::{DestroyRequest, Runtime};
 use crate::{ids, loops, process, rootless, runtime, sys};
 
-/// A create holds its lock for little more than its runtime's deadline, a destroy until everything
-/// that it kills is dead.
+/// A create holds its lock for little longer than its runtime's deadline; a destroy holds it until
+/// every process that it kills is dead.
 const LOCK_WAIT: Duration = Duration::from_secs(90);
-/// The last process to end releases the disks, and cached file data, up to the sandbox's memory, is
-/// written to the host's disk before it is gone.
+/// The last process only ends after releasing the disks and writing cached file data, up to the
+/// sandbox's memory, to the host's disk.
 const DEATH_WAIT: Duration = Duration::from_secs(60);
 const BUSY_WAIT: Duration = Duration::from_secs(2);
 /// Processes that `cgroup.kill` has not ended by then are killed one by one.
@@ -57,7 +57,7 @@ fn lock(state_dir: &Path) -> Outcome<Option<File>> {
 /// exists, a sweep knows that something may be left.
 pub fn destroy_locked(request: &DestroyRequest) -> Outcome<()> {
     let record = record::read_record(&request.state_dir);
-    // Our own notes name the runtime that was used. Either can be missing or damaged.
+    // The record and the intent name the runtime that was used. Either can be missing or damaged.
     let known_runtime = record
         .as_ref()
         .map(|record| record.runtime.clone())
@@ -220,7 +220,7 @@ fn remove_cgroup(path: &Path) -> Outcome<()> {
             });
         match failed {
             None => return Ok(()),
-            // An ended process may keep its cgroup for a moment.
+            // The cgroup of an ended process may remain busy for a moment.
             Some((_, error))
                 if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < deadline =>
             {

@@ -38,7 +38,7 @@ const MOUNT_POINTS: [(&str, u32); 2] = [("pts", 0o755), ("shm", 0o1777)];
 /// SECURITY: a runtime in a user namespace cannot create device nodes and exposes the host's own, on
 /// which root inside can change owner, mode and times. These nodes are the sandbox's, or the host's
 /// behind a read-only mount, which does not affect device access but prevents every change (threat:
-/// device access; guarded by `device_nodes_are_the_sandboxs_own` and isolation-devices.test.ts).
+/// device access; guarded by `device_nodes_belong_to_the_sandbox` and isolation-devices.test.ts).
 pub fn make(owner: Owner<'_>) -> Outcome<()> {
     let at = devices_path();
     let base = match owner {

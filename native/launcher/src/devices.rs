@@ -36,8 +36,8 @@ pub fn restrict(path: &Path, runtime: RuntimeKind) -> Outcome<()> {
     verify(path, &wanted)
 }
 
-/// Removes what only the start of runc needed, also from the cgroups below. The cgroup is passed as
-/// a descriptor, because its path is hidden in this namespace by then.
+/// Removes the rules that only the start of runc needed, also from the cgroups below. The cgroup is
+/// passed as a descriptor, because its path is hidden in this namespace by then.
 pub fn restrict_after_start(cgroup: &File, runtime: RuntimeKind) -> Outcome<()> {
     let path = PathBuf::from(format!("/proc/self/fd/{}", cgroup.as_raw_fd()));
     if runtime == RuntimeKind::Runc {
@@ -46,7 +46,7 @@ pub fn restrict_after_start(cgroup: &File, runtime: RuntimeKind) -> Outcome<()> 
     verify(&path, &ALLOWED)
 }
 
-/// The kernel takes one rule with each write.
+/// The kernel accepts one rule per write.
 fn write(path: &Path, file: &str, rules: &[&str]) -> Outcome<()> {
     let path = path.join(file);
     let opened = OpenOptions::new().write(true).open(&path);

@@ -14,7 +14,7 @@ use crate::programs::{self, STANDARD_PATH};
 use crate::spec::Disk;
 use crate::sys;
 
-/// What a disk is for.
+/// The purpose of a disk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// Deleted with its sandbox.
@@ -66,8 +66,8 @@ impl Purpose {
 /// Part of a template's name, so a launcher with another format does not use old templates.
 const TEMPLATE_VERSION: u32 = 2;
 
-/// Callers choose the sizes of disks, and each size has a template: only the most recently used are
-/// kept.
+/// Callers choose the sizes of disks, and each size needs a template; only the most recently used
+/// templates are kept.
 const MAX_TEMPLATES: usize = 16;
 
 /// Creates the image of a new disk at `image` and returns it open.

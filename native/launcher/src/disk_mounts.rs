@@ -1,4 +1,4 @@
-//! Mounts the sandbox's disks with its owners: its own, and those of persistent workspaces.
+//! Mounts the sandbox's own disk and those of persistent workspaces, mapped to its ids.
 
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -55,8 +55,8 @@ impl Place {
         })
     }
 
-    /// SECURITY: a read-only workspace is so on the mount itself, whatever the runtime does with
-    /// its options (guarded by `further_workspaces_are_mounted_where_they_are_wanted`).
+    /// SECURITY: the mount itself makes a workspace read-only, whatever the runtime does with its
+    /// options (guarded by `further_workspaces_are_mounted_where_requested`).
     fn attributes(&self) -> u64 {
         if self.read_only {
             HARMLESS | MOUNT_ATTR_RDONLY
@@ -72,7 +72,7 @@ impl Place {
 /// restrictions as the sandbox's own, and its root, with the name of the workspace, stays out of reach.
 /// The kernel reads the image as root, and only the kernel has ever written it: code reaches neither the
 /// file nor the block device, so it cannot create a filesystem that attacks the kernel (threats: device
-/// access and gaining privileges; guarded by `a_workspace_gives_no_power_to_what_is_in_it`).
+/// access and gaining privileges; guarded by `workspace_files_grant_no_privileges`).
 pub fn mount_workspace(
     device: &LoopDevice,
     bytes: u64,
@@ -90,7 +90,7 @@ pub fn mount_workspace(
 ///
 /// SECURITY: fails closed: the mount point must afterwards be the ext4 of that device, or the sandbox
 /// would write to the host's disk without a limit (threats: filling a disk and using up inodes; guarded
-/// by `a_full_disk_is_full_inside_only`).
+/// by `a_full_disk_affects_only_its_sandbox`).
 fn mount_loop(
     device: &LoopDevice,
     bytes: u64,

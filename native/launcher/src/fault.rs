@@ -22,7 +22,7 @@ pub enum Kind {
     Internal,
 }
 
-/// What went wrong.
+/// A failure: its sentence and its kind.
 #[derive(Debug)]
 pub struct Fault {
     kind: Kind,
@@ -62,7 +62,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Adds to an error what the launcher was doing.
+/// Adds the launcher's failed action to an error.
 pub trait Context<T> {
     fn context(self, doing: impl FnOnce() -> String) -> Outcome<T>;
 }
@@ -91,7 +91,8 @@ impl<T> Context<T> for Outcome<T> {
     }
 }
 
-/// Why another program that writes to `directory` failed: it only reports that in words, so check.
+/// The kind of failure of another program that writes to `directory`: it only reports it in words,
+/// so check the directory.
 pub fn program_failure(directory: &Path) -> Kind {
     if sys::is_full(directory) {
         Kind::NoSpace

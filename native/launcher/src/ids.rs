@@ -116,7 +116,7 @@ pub fn slots(ids_dir: &Path) -> Outcome<Vec<Slot>> {
     for entry in listing {
         let file = entry.context(reading)?.path();
         let Ok(text) = fs::read_to_string(&file) else {
-            // Freed between the listing and now.
+            // Freed since the listing.
             continue;
         };
         let mut lines = text.lines();

@@ -43,7 +43,7 @@ pub fn write_v2(path: &Path, limits: Limits) -> Outcome<()> {
     if path.join("memory.swap.max").exists() {
         set(path, "memory.swap.max", "0")?;
     }
-    // The kernel kills only the process to blame, not the runner with it.
+    // The kernel kills only the offending process, not the whole cgroup with the runner.
     set(path, "memory.oom.group", "0")?;
     set(path, "pids.max", &limits.pids.to_string())?;
     set(

@@ -1,4 +1,5 @@
-//! Finds every sandbox that left a trace: a state directory, a cgroup in any hierarchy, an id slot.
+//! Finds every sandbox that left a trace: a state directory, a cgroup in any hierarchy, or an id
+//! slot.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -64,7 +64,7 @@ pub fn attach_loop(image: &File, name: &Path) -> Outcome<LoopDevice> {
     ))
 }
 
-/// Another process was quicker, or the machine has no free device now.
+/// Another process took the device first, or the machine has no free device now.
 fn is_exhaustion(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -99,7 +99,7 @@ fn open_loop(path: &Path, options: &OpenOptions) -> io::Result<File> {
 /// The caller must hold the lock that all others who attach this image take.
 ///
 /// SECURITY: two devices on one file have separate caches, and destroy the filesystem. Through one
-/// device all mounts are one filesystem (oracle N; guarded by `creates_at_once_share_one_loop_device`).
+/// device all mounts are one filesystem (oracle N; guarded by `concurrent_creates_share_one_loop_device`).
 pub fn attach_shared(image: &File, path: &Path) -> Outcome<LoopDevice> {
     match attached(image, path)? {
         Some(device) => Ok(device),

@@ -1,4 +1,4 @@
-//! Checks, before the runtime runs, that its mount points are what they seem to be.
+//! Checks, before the runtime runs, that no mount point leads elsewhere through a link.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -55,7 +55,7 @@ pub fn further_workspace_paths(number: usize) -> [PathBuf; 2] {
         .map(|name| Path::new(SCRATCH).join(format!("{name}-{number}")))
 }
 
-/// What only the runtime reads.
+/// Files that only the runtime reads.
 pub fn runtime_files_path() -> PathBuf {
     Path::new(SCRATCH).join("runtime")
 }
@@ -259,7 +259,7 @@ pub fn make_mount_point(path: &Path, owner: Owner<'_>) -> io::Result<()> {
 ///
 /// SECURITY: a bind mount reveals its host path in /proc/self/mountinfo; an overlay only reveals where
 /// its layers were mounted, which is the same for all sandboxes (threat: leaked secrets and descriptors;
-/// guarded by `mounts_tell_no_paths_of_the_host`). Kernels before 5.19 have no overlay on id-mapped
+/// guarded by `mounts_reveal_no_host_paths`). Kernels before 5.19 have no overlay on id-mapped
 /// layers.
 fn mount_without_path(
     from: &Path,
@@ -332,7 +332,7 @@ fn new_overlay(
 }
 
 /// SECURITY: not id-mapped: host files that only root may read stay unreadable, even to the
-/// sandbox's root, which does not own them (guarded by `binds_show_no_root_only_files`).
+/// sandbox's root, which does not own them (guarded by `bind_mounts_do_not_expose_root_only_files`).
 fn mount_bind(root: BorrowedFd<'_>, bind: &Bind) -> Outcome<()> {
     let mount = clone_with(&bind.from, READ_ONLY, None, true)?;
     let target = open_in_root(root, &bind.to, libc::O_PATH | libc::O_DIRECTORY).context(|| {

@@ -1,4 +1,4 @@
-//! What the kernel kills first when the machine runs out of memory: sandboxes, before the daemon.
+//! Makes the kernel kill sandboxes before the daemon when the machine runs out of memory.
 
 use std::fs;
 use std::io;
@@ -27,7 +27,7 @@ pub fn score_of_sandboxes() -> String {
 /// SECURITY: set here, and not left to the runtime, because a process with CAP_SYS_RESOURCE on the
 /// host makes it the minimum for the process and all its children. Inside the user namespace no
 /// process has that capability (threat: exhausting memory; guarded by
-/// `sandboxes_go_before_the_daemon`).
+/// `the_kernel_kills_sandboxes_before_the_daemon`).
 pub fn take_score(score: &str) -> io::Result<()> {
     let file = fs::OpenOptions::new().write(true).open(OWN_SCORE)?;
     sys::write_once(file.as_raw_fd(), score.as_bytes())
@@ -41,12 +41,12 @@ pub fn take_score(score: &str) -> io::Result<()> {
 pub fn hand_score(to: &UnixStream, pid: i32) -> Outcome<()> {
     let path = format!("/proc/{pid}/oom_score_adj");
     let file = match fs::OpenOptions::new().read(true).write(true).open(&path) {
-        // It has already ended, and the next step reports why.
+        // The process has already ended, and the next step reports why.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         opened => opened.context(|| format!("opening {path}"))?,
     };
     match sys::send_fd(to.as_fd(), file.as_fd()) {
-        // The runner does not need it, or is in gVisor, which does not pass it.
+        // The runner does not need it, or runs in gVisor, which does not pass it on.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         sent => sent.context(|| "passing a descriptor to the runner".into()),
     }

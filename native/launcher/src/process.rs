@@ -55,7 +55,7 @@ fn take_hold(pid: i32) -> Outcome<Option<OwnedFd>> {
     }
 }
 
-/// It may also have ended by itself.
+/// Kills a process by its descriptor. ESRCH means that it has already ended.
 fn kill_held(pid: i32, pidfd: &OwnedFd) -> Outcome<()> {
     match sys::pidfd_kill(pidfd.as_fd()) {
         Err(error) if error.raw_os_error() != Some(libc::ESRCH) => {

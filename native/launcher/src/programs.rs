@@ -1,4 +1,4 @@
-//! Where programs of the host are.
+//! Finds programs of the host.
 
 use std::path::PathBuf;
 

@@ -38,7 +38,7 @@ pub struct Record {
     pub meta: Map<String, Value>,
 }
 
-/// A persistent workspace as it exists, whatever size was requested.
+/// A persistent workspace with its actual size, whatever size was requested.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct WorkspaceNote {
     pub id: String,
@@ -88,8 +88,8 @@ pub fn read_intent(state_dir: &Path) -> Option<Intent> {
     read(&intent_path(state_dir))
 }
 
-/// The persistent workspaces that a sandbox uses or is about to use: the intent is written before.
-/// If it is damaged, the record tells of those in use.
+/// The persistent workspaces that a sandbox uses or is about to use. The intent is written first;
+/// if it is damaged, the record names those in use.
 pub fn intended_workspaces(state_dir: &Path) -> Vec<String> {
     let notes: Value = read(&intent_path(state_dir))
         .or_else(|| read(&record_path(state_dir)))

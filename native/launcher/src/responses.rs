@@ -35,7 +35,7 @@ pub enum SandboxState {
     Running,
     Paused,
     Dead,
-    /// It was never completely created.
+    /// Its creation was never completed.
     Partial,
 }
 
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn example_requests_are_understood() {
+    fn example_requests_are_parsed() {
         for example in examples("requests") {
             let checked = match example["command"].as_str() {
                 Some("create") => {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn example_requests_that_are_wrong_are_refused() {
+    fn invalid_example_requests_are_refused() {
         for example in examples("refused") {
             let read: Result<CreateSpec, _> = serde_json::from_value(example["request"].clone());
             let refused = read.map_or(true, |spec| spec.check(&create::step_names()).is_err());
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn example_answers_are_what_the_launcher_says() {
+    fn responses_match_the_examples() {
         for example in examples("answers") {
             match example["command"].as_str() {
                 Some("create") => same::<Record>(&example),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn example_failures_are_what_the_launcher_says() {
+    fn failures_match_the_examples() {
         for example in examples("failures") {
             if example["answer"]["died"].is_object() {
                 same::<Died>(&example);

@@ -25,7 +25,7 @@ struct Wanted {
     hard: rlim_t,
 }
 
-/// Whether a runtime is not allowed to limit a process in a user namespace that root did not create.
+/// Whether a runtime may not limit a process in a user namespace that root did not create.
 ///
 /// runc sets limits from outside, for which it needs CAP_SYS_RESOURCE over that namespace. Root of a
 /// container often has it only over namespaces that it created itself.
@@ -36,7 +36,7 @@ pub fn are_ours_to_set(runtime: RuntimeKind) -> bool {
 /// Removes the limits from the configuration, to be set on the runtime, which passes them on.
 ///
 /// SECURITY: an unknown limit is an error, since it would otherwise silently be missing (threat: using
-/// up descriptors; guarded by `limits_of_the_process_hold`).
+/// up descriptors; guarded by `process_limits_are_enforced`).
 pub fn take(config: &mut Map<String, Value>) -> Outcome<Vec<Rlimit>> {
     let process = config.get_mut("process").and_then(Value::as_object_mut);
     let Some(list) = process.and_then(|process| process.remove("rlimits")) else {

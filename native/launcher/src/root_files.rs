@@ -16,7 +16,7 @@ use crate::sys;
 const BYTES_PER_FILE: usize = 16 * 4096;
 const INODES_PER_FILE: usize = 16;
 
-/// Who a file or directory belongs to, and who can use it.
+/// The owner and the mode of a file or directory.
 struct Attributes {
     uid: u32,
     gid: u32,

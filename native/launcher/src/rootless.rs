@@ -32,7 +32,7 @@ impl Identity {
     ///
     /// SECURITY: the runtime creates a second user namespace inside ours, with the same ids. The sandbox's
     /// root then has no power over our mounts, and the flags that restrict them are locked; in ours the
-    /// runtime itself drops them (guarded by `without_root_it_says_what_is_missing`).
+    /// runtime itself drops them (guarded by `without_root_missing_guarantees_are_reported`).
     pub fn range(self) -> IdRange {
         IdRange {
             base: 0,
@@ -44,7 +44,7 @@ impl Identity {
         }
     }
 
-    /// What would be enforced with root and is not here.
+    /// The guarantees that require root and are missing here.
     pub fn not_enforced(self) -> impl Iterator<Item = &'static str> {
         let code_user = (self == Identity::Single).then_some("code_user");
         std::iter::once("unique_ids").chain(code_user)

@@ -29,7 +29,7 @@ pub const PASSED_FDS: usize = 4;
 const FIRST_PASSED_FD: RawFd = 3;
 /// Where the runtime, but not the sandbox, inherits the pipe with its configuration.
 pub const AWAITED_CONFIG_FD: RawFd = FIRST_PASSED_FD + PASSED_FDS as RawFd;
-/// As in shells.
+/// The exit code that shells use for this.
 const EXEC_FAILED: i32 = 127;
 
 /// Keeps the numbers of the runtime's descriptors free until it is started.
@@ -48,7 +48,7 @@ pub fn reserve_fds() -> Outcome<ReservedFds> {
     }
 }
 
-/// What a start needs.
+/// The inputs of a start.
 pub struct Start<'a> {
     pub runtime: &'a Runtime,
     pub id: &'a str,
@@ -59,14 +59,14 @@ pub struct Start<'a> {
     pub rlimits: Vec<Rlimit>,
     /// In the order of their numbers in the sandbox.
     pub pass: &'a [OwnedFd; PASSED_FDS],
-    /// If it starts before its configuration is complete.
+    /// Present if the runtime starts before its configuration is complete.
     pub awaited_config: Option<&'a PipeReader>,
 }
 
-/// A runtime that has begun.
+/// A started runtime.
 pub struct Running {
     child: i32,
-    /// Says why the program could not be started, and ends when it runs.
+    /// Reports why the program could not be started, and ends when it runs.
     refusal: PipeReader,
     console: OwnedFd,
 }
@@ -152,7 +152,7 @@ impl Running {
         }
     }
 
-    /// Ends it, unless it has ended.
+    /// Ends the runtime, unless it has already ended.
     pub fn end(self) -> Outcome<()> {
         let ending = || "ending the runtime".to_string();
         let pidfd = sys::pidfd_open(self.child).context(ending)?;
@@ -164,7 +164,7 @@ impl Running {
 /// Reads as empty and accepts no byte.
 ///
 /// SECURITY: never /dev/null: crun gives its standard streams to the sandbox's root, which would then
-/// own the host's device (guarded by `host_devices_stay_as_they_are`).
+/// own the host's device (guarded by `host_devices_are_not_changed`).
 pub fn empty_file() -> Outcome<OwnedFd> {
     sys::bounded_memory_file(c"empty", 0).context(|| "creating an empty file".into())
 }

@@ -1,4 +1,4 @@
-//! Where the files are that only the runtime needs: its configuration, its state and its log.
+//! The paths of files that only the runtime needs: its configuration, its state and its log.
 
 use std::path::PathBuf;
 
@@ -15,8 +15,9 @@ pub struct RuntimeFiles {
 }
 
 impl RuntimeFiles {
-    /// In memory, in the private mount namespace, and gone with it: creating and removing them on a
-    /// disk takes a good part of a create. The sandbox's processes are found by its cgroups.
+    /// Files in memory, in the private mount namespace, which vanish with it: creating and removing
+    /// them on a disk takes a good part of a create. Cgroups identify the sandbox's processes
+    /// instead.
     ///
     /// gVisor uses its state as long as the sandbox lives, and without root, where there may be no
     /// cgroups, a teardown finds the processes of an interrupted create through the runtime's state.

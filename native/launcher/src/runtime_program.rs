@@ -1,9 +1,9 @@
 //! The runtime's program, behind a mount that nothing can be written through.
 //!
-//! SECURITY: crun does not trust the file that it runs from, which code in the sandbox could access and
-//! overwrite when it is entered (CVE-2019-5736): it restarts itself from a read-only mount of the file.
-//! If it is started from one and told so, it skips that (threat: leaked secrets and descriptors; guarded
-//! by `the_runtime_runs_from_a_file_that_cannot_be_written`).
+//! SECURITY: code in the sandbox could access and overwrite crun's file when crun enters it
+//! (CVE-2019-5736), so crun restarts itself from a read-only mount of the file. If it is already
+//! started from such a mount, and told so, it skips that (threat: leaked secrets and descriptors;
+//! guarded by `the_runtime_runs_from_a_file_that_cannot_be_written`).
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,15 +14,15 @@ use crate::mounts::READ_ONLY;
 use crate::spec::{Runtime, RuntimeKind};
 use crate::sys;
 
-/// How crun is told. It still checks that its file is on a read-only mount.
+/// Tells crun that it runs from a read-only mount, which it verifies.
 pub const TOLD: (&str, &str) = ("_LIBCONTAINER_CLONED_BINARY", "1");
 
 /// The program on a mount that has no place in any namespace, so no process can make it writable.
 pub struct ReadOnlyProgram(OwnedFd);
 
 impl ReadOnlyProgram {
-    /// None if the runtime is run from its file, and protects itself: kernels may lack the calls, and
-    /// other runtimes have a method of their own.
+    /// None if the runtime runs from its own file and protects itself: kernels may lack the calls,
+    /// and other runtimes have their own protection.
     pub fn of(runtime: &Runtime) -> Option<ReadOnlyProgram> {
         match runtime.kind {
             RuntimeKind::Crun => Self::mount(runtime).ok(),

@@ -20,7 +20,7 @@ impl Creation {
         RuntimeFiles::of(&self.spec, self.rootless.is_none())
     }
 
-    /// Starts crun ahead, where a teardown of an interrupted create finds it by its cgroups alone.
+    /// Starts crun early, if a teardown of an interrupted create can find it by its cgroups alone.
     pub fn runtime(&mut self) -> Outcome<()> {
         let files = self.runtime_files();
         fs::create_dir(&files.bundle).context(|| format!("making {}", files.bundle.display()))?;

@@ -1,6 +1,6 @@
-//! The launcher as a server: stays next to the daemon and forks a child for every request, which does
-//! what a separate launcher would do. Forking this small process takes a fraction of a millisecond;
-//! starting one from the daemon, which is large, blocks the daemon for several.
+//! The launcher as a server: runs alongside the daemon and forks a child for every request, which
+//! does the work of a separate launcher. Forking this small process takes a fraction of a
+//! millisecond; starting one from the daemon, which is large, blocks the daemon for several.
 //!
 //! A request is a line `ID COMMAND JSON` on stdin, and its answer a line `ID JSON` on stdout, as soon
 //! as the child has it. The server only parses up to the command: the child handles the JSON and its
@@ -24,7 +24,7 @@ const READ_BYTES: usize = 64 << 10;
 const MAX_LINE_BYTES: usize = 8 << 20;
 /// The maximum output kept of a child that ended without an answer.
 const MAX_SAID: usize = 4096;
-/// Comes after an answer, and in no JSON.
+/// Terminates an answer; does not occur in JSON.
 const COMPLETE: u8 = 0;
 
 struct Server {
@@ -46,7 +46,7 @@ struct Running {
     is_answered: bool,
 }
 
-/// Serves until the requests end, which they do with the daemon. Running children then continue,
+/// Serves until the input ends, which happens when the daemon ends. Running children then continue,
 /// like a launcher whose daemon dies: the next daemon finds their sandboxes.
 pub fn serve() -> Outcome<()> {
     // A Ctrl-C is for the daemon, which may still need to destroy its sandboxes.
@@ -144,7 +144,7 @@ impl Server {
         match unsafe { sys::fork(0) }.context(|| "forking".into())? {
             Forked::Child => work(command, request, &self.null, &answer, server),
             Forked::Parent(child) => {
-                // First, to free a descriptor for what follows.
+                // Done first, to free a descriptor for the next child.
                 drop(answer);
                 let ended = sys::pidfd_open(child).context(|| "opening a child process".into())?;
                 Ok((child, ended, output))
@@ -161,11 +161,11 @@ fn parts(line: &[u8]) -> Option<(&str, &str, &[u8])> {
     plain.then_some((id, command, parts.next().unwrap_or_default()))
 }
 
-/// Does what a separate launcher would do, and ends like one.
+/// Does the work of a separate launcher, and exits like one.
 ///
 /// SECURITY: the child keeps none of the server's descriptors, neither the pipes of other requests nor
 /// the ones to the daemon (threat: leaked secrets and descriptors; guarded by
-/// `a_child_has_no_descriptors_of_others` and `a_server_passes_no_descriptors_on`). Changes to
+/// `a_child_inherits_no_descriptors_of_other_requests` and `a_server_leaks_no_descriptors`). Changes to
 /// namespaces, ids and limits end with the child.
 fn work(command: &str, request: &[u8], null: &File, answer: &PipeWriter, server: u32) -> ! {
     let placed = sys::place_fd(null.as_raw_fd(), 0)
@@ -205,8 +205,8 @@ impl Running {
         Ok(())
     }
 
-    /// Passes on a complete answer. All that was asked for is done by then: a create's mounts, which are
-    /// released when the child ends, take some time.
+    /// Passes on a complete answer. The request is done by then: only the release of a create's
+    /// mounts, at the child's end, takes some more time.
     fn pass_on(&mut self) -> Outcome<()> {
         if let Some(text) = self.text.strip_suffix(&[COMPLETE])
             && !self.is_answered
@@ -218,7 +218,7 @@ impl Running {
         Ok(())
     }
 
-    /// Reaps the child, and tells how it ended if it has not answered.
+    /// Reaps the child, and reports how it ended if it has not answered.
     fn finish(mut self) -> Outcome<()> {
         let status =
             sys::wait_child(self.child).context(|| "waiting for a child process".into())?;

@@ -34,7 +34,7 @@ pub struct Bind {
     pub to: PathBuf,
 }
 
-/// A file that covers what the image has at its path, in this sandbox only.
+/// A file that covers the image's entry at its path, in this sandbox only.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RootFile {
@@ -106,7 +106,7 @@ pub struct CreateSpec {
     pub disk: Option<Disk>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<Workspace>,
-    /// In addition to the one at /workspace.
+    /// Workspaces in addition to the one at /workspace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workspaces: Vec<FurtherWorkspace>,
     pub limits: Limits,

@@ -62,8 +62,8 @@ impl Creation {
         record::write_atomically(&record::intent_path(&path), &intent)
     }
 
-    /// Gives up if the server is gone: its successor has destroyed everything visible of this
-    /// sandbox. From here on that is its locked directory, which a teardown waits for.
+    /// Fails if the server is gone: its successor has destroyed every visible part of this sandbox.
+    /// From here on, the locked directory is visible, and a teardown waits for it.
     fn check_wanted(&self) -> Outcome<()> {
         match self.server {
             Some(server) if sys::parent_id() != server => Err(Fault::new(

@@ -14,7 +14,7 @@ use crate::warm_up::{self, WarmUp};
 
 /// Creates a user namespace in which ids 0… are `range` on the host. It lives as long as the descriptor.
 ///
-/// Its first process is needed only meanwhile; with `procs`, it then is the warm-up.
+/// Its first process is only needed until then; with `procs`, it becomes the warm-up afterwards.
 ///
 /// SECURITY: what the kernel counts per user (inotify instances, bytes in message queues, pending
 /// signals, namespaces) it also charges to the creator of the user namespace. Runtimes create theirs as
@@ -68,7 +68,7 @@ fn map_and_open(pid: i32, range: IdRange) -> Outcome<OwnedFd> {
     Ok(file.into())
 }
 
-/// Whether a runtime joins a user namespace that it is given.
+/// Whether a runtime joins a given user namespace.
 ///
 /// gVisor does not: it has many threads by then, and the kernel only lets a single-threaded process
 /// change its user namespace. It creates its own, as root.
@@ -76,7 +76,7 @@ pub fn is_joined_by(runtime: RuntimeKind) -> bool {
     runtime != RuntimeKind::Runsc
 }
 
-/// Where the runtime finds a namespace that we hold, as long as we live.
+/// The path of a namespace that we hold, valid as long as this process lives.
 pub fn path_of(namespace: BorrowedFd<'_>) -> PathBuf {
     PathBuf::from(format!(
         "/proc/{}/fd/{}",

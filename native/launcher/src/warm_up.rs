@@ -1,5 +1,5 @@
-//! Saves the runner a wait: the kernel's first move between cgroups in a while waits for a grace
-//! period, of 6 ms and more, and moves soon after it do not.
+//! Saves the runner a wait: after a pause, the kernel's first move between cgroups waits for a
+//! grace period of 6 ms or more, and the moves soon after it do not.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -8,16 +8,16 @@ use std::os::fd::AsRawFd;
 use crate::hierarchy::Hierarchies;
 use crate::sys;
 
-/// A child that will make a move without effect, into its own cgroup. It ends without one if this
-/// is dropped. It only affects timing, so failures here are ignored. It is left to be reaped with us,
-/// for we live hardly longer than it does.
+/// A child that moves itself into its own cgroup, which has no effect but the wait. If this value
+/// is dropped first, the child exits without the move. Failures are ignored, because only timing
+/// depends on the child. The launcher exits soon after, so it does not reap the child.
 ///
-/// It is forked before this process enters a mount namespace: a process that may wait in the kernel
-/// after the create has ended would otherwise keep the sandbox's disk mounted.
+/// Fork it before entering a mount namespace: a child that waits in the kernel after the create has
+/// ended would otherwise keep the sandbox's disk mounted.
 pub struct WarmUp(PipeWriter);
 
 impl WarmUp {
-    /// Of a child that waits at the other end.
+    /// Uses a child that waits at the other end of the pipe.
     pub fn of(begin: PipeWriter) -> WarmUp {
         WarmUp(begin)
     }
@@ -31,16 +31,16 @@ impl WarmUp {
         }
     }
 
-    /// Call this while the runtime works, not earlier: no process can create or enter a cgroup
-    /// while the child waits.
+    /// Call this while the runtime works, not before: no process can create or enter a cgroup while
+    /// the child waits.
     pub fn begin(mut self) {
         let _ = self.0.write_all(&[0]);
     }
 }
 
-/// What the child does: waits for `begin`, makes the move and exits.
+/// Runs in the child: waits for `begin`, makes the move and exits.
 pub fn wait_and_move(begun: &PipeReader, procs: &File) -> ! {
-    // Without our descriptors, above all the sandbox's lock.
+    // Drops our descriptors, above all the sandbox's lock.
     let moved = sys::place_fd(begun.as_raw_fd(), 0)
         .and_then(|()| sys::place_fd(procs.as_raw_fd(), 1))
         .and_then(|()| sys::close_from(2))

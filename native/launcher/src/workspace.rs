@@ -32,7 +32,8 @@ pub enum Form {
     Directory(Owners),
 }
 
-/// An existing workspace, which stays: the intent of the sandbox that we create names it.
+/// An existing workspace, which cannot be removed while it is in use: the intent of the sandbox
+/// being created names it.
 pub struct Held {
     id: String,
     bytes: u64,
@@ -42,7 +43,7 @@ pub struct Held {
     image: Option<File>,
 }
 
-/// The lock of a workspace's directory, released on drop.
+/// The lock on a workspace's directory, released on drop.
 pub struct Lock<'a>(pub &'a File);
 
 impl Drop for Lock<'_> {
@@ -197,8 +198,8 @@ fn open_or_make_image(wanted: &Workspace, path: &Path, directory: &File) -> Outc
     let making = path.join(MAKING);
     remove_tree(&making)?;
     let made = disk::make_image(&wanted.disk, Purpose::Workspace, &making)?;
-    // Its content is on disk before it gets its name: an incomplete image never has that name, even
-    // after a power failure.
+    // Written to disk before it gets its name: an incomplete image never has that name, even after
+    // a power failure.
     made.sync_all()
         .and_then(|()| fs::rename(&making, &image))
         .and_then(|()| directory.sync_all())
@@ -223,7 +224,7 @@ fn make_files(wanted: &Workspace, owners: Owners, path: &Path) -> Outcome<()> {
         .context(|| format!("making {}", files.display()))
 }
 
-/// Makes the workspace in a locked directory disappear atomically; what is left of it is garbage.
+/// Removes the workspace in a locked directory atomically; its remains are garbage.
 pub fn unmake(path: &Path) -> Outcome<()> {
     let image = path.join(IMAGE);
     match fs::remove_file(&image) {

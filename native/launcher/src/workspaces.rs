@@ -21,7 +21,7 @@ const GONE: DestroyedWorkspace = DestroyedWorkspace {
     in_use_by: None,
 };
 
-/// Lists complete workspaces, and removes what killed launchers left.
+/// Lists complete workspaces, and removes the leftovers of killed launchers.
 pub fn list(request: &ListWorkspacesRequest) -> Outcome<WorkspaceList> {
     request.check()?;
     let mut found = Vec::new();
@@ -63,8 +63,8 @@ fn remove(path: &Path) -> Outcome<()> {
 
 /// Removes a workspace with all its contents, or returns which sandboxes use it.
 ///
-/// A create first records which workspace it will take and then waits for its lock. Under the lock,
-/// therefore, either its intent is found, or it comes after us and creates a new workspace.
+/// A create first records which workspace it will use and then waits for its lock. So under the
+/// lock, either its intent is found, or it comes later and creates a new workspace.
 pub fn destroy(request: &DestroyWorkspaceRequest) -> Outcome<DestroyedWorkspace> {
     request.check()?;
     let path = request.workspaces_dir.join(&request.id);

@@ -1,4 +1,4 @@
-//! The launcher's own isolation guarantees, seen from inside and outside.
+//! Tests the launcher's own isolation guarantees, from inside and outside of sandboxes.
 
 mod support;
 
@@ -164,7 +164,7 @@ fn what_the_kernel_counts_is_charged_to_the_sandbox() {
 }
 
 #[test]
-fn sandboxes_go_before_the_daemon() {
+fn the_kernel_kills_sandboxes_before_the_daemon() {
     let score = |process: &str| -> i32 {
         let text = fs::read_to_string(format!("/proc/{process}/oom_score_adj")).unwrap();
         text.trim().parse().unwrap()
@@ -184,7 +184,7 @@ fn sandboxes_go_before_the_daemon() {
 }
 
 #[test]
-fn limits_of_the_process_hold() {
+fn process_limits_are_enforced() {
     for runtime in ["crun", "runc"] {
         let world = world_or_skip!(runtime);
         let mut spec = world.spec("sbx_rlimits", runtime, "");
@@ -216,7 +216,7 @@ fn limits_of_the_process_hold() {
 }
 
 #[test]
-fn a_namespace_of_someone_else_is_refused() {
+fn joining_a_foreign_user_namespace_is_refused() {
     let world = world_or_skip!("crun");
     let mut spec = world.spec("sbx_joins", "crun", "");
     for namespace in spec["config"]["linux"]["namespaces"]
@@ -236,7 +236,7 @@ fn a_namespace_of_someone_else_is_refused() {
 }
 
 #[test]
-fn a_full_disk_is_full_inside_only() {
+fn a_full_disk_affects_only_its_sandbox() {
     let world = world_or_skip!("crun");
     let script = "dd if=/dev/zero of=big bs=1M count=64 2>&1\n i=0; while touch f$i 2>/dev/null; do i=$((i+1)); done; echo files $i\necho done";
     let mut spec = world.spec("sbx_full", "crun", script);
@@ -258,7 +258,7 @@ fn a_full_disk_is_full_inside_only() {
 }
 
 #[test]
-fn the_disk_belongs_to_the_ids_inside() {
+fn the_disk_belongs_to_the_sandbox_ids() {
     let world = world_or_skip!("crun");
     let script = "stat -c '%n %u:%g %a' / /workspace /home/sandbox\necho done";
     let record = world
@@ -287,7 +287,7 @@ fn host_devices() -> Vec<(u32, u32, u32, i64)> {
 }
 
 #[test]
-fn device_nodes_are_the_sandboxs_own() {
+fn device_nodes_belong_to_the_sandbox() {
     for runtime in ["crun", "runc"] {
         let world = world_or_skip!(runtime);
         let script = "cd /dev; for d in null zero full random urandom tty; do chmod 0604 $d && busybox chown 7:8 $d && touch -d '2001-02-03 00:00:00' $d && stat -c '%n %a %u:%g %Y' $d; done\nbusybox mknod /dev/mem c 1 1 || echo refused\necho done";
@@ -315,7 +315,7 @@ fn device_nodes_are_the_sandboxs_own() {
 }
 
 #[test]
-fn host_devices_stay_as_they_are() {
+fn host_devices_are_not_changed() {
     for runtime in ["crun", "runc"] {
         let world = world_or_skip!(runtime);
         let record = world
@@ -367,7 +367,7 @@ fn device_nodes_work_as_devices() {
 }
 
 #[test]
-fn mounts_tell_no_paths_of_the_host() {
+fn mounts_reveal_no_host_paths() {
     for (runtime, writable) in [
         ("crun", false),
         ("crun", true),
@@ -411,9 +411,9 @@ fn damaged_devices_are_repaired() {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
     };
     make("null", 3, 1_000_000 + 7 * 65_536, 0o667);
-    // An administrator has set this, and may need it.
+    // Set by an administrator, who may need it.
     make("zero", 5, 1234, 0o600);
-    // Not the device that should have this name.
+    // Not the device that belongs to this name.
     make("full", 1, 1_000_000, 0o600);
     let answer = world
         .run("repair-devices", &json!({ "dev_dir": dev }))
@@ -473,7 +473,7 @@ fn limits_are_read_back() {
 }
 
 #[test]
-fn only_what_the_runner_needs_of_its_cgroup_is_given_away() {
+fn the_runner_owns_only_the_cgroup_files_it_needs() {
     let world = world_or_skip!("crun");
     let record = world.create(&world.spec("sbx_given", "crun", "")).unwrap();
     let unified = Path::new(record["cgroups"]["unified"].as_str().unwrap());
@@ -532,7 +532,7 @@ fn inherited_descriptors_lead_nowhere() {
 }
 
 #[test]
-fn binds_show_no_root_only_files() {
+fn bind_mounts_do_not_expose_root_only_files() {
     let world = world_or_skip!("crun");
     let shown = world.base.join("shown");
     fs::create_dir(&shown).unwrap();
@@ -588,7 +588,7 @@ fn a_writable_root_is_written_to_the_disk_and_never_to_the_image() {
 }
 
 #[test]
-fn a_file_stands_over_the_image_in_one_sandbox_alone() {
+fn a_file_over_the_image_exists_in_one_sandbox_only() {
     for (runtime, writable) in [("crun", false), ("crun", true), ("runc", false)] {
         let world = world_or_skip!(runtime);
         fs::write(world.image().join("etc/word"), "of the image\n").unwrap();
@@ -639,7 +639,7 @@ fn a_file_over_the_image_follows_no_link() {
 }
 
 #[test]
-fn a_read_only_root_stays_so_even_if_the_configuration_forgets_it() {
+fn the_root_is_read_only_even_if_the_configuration_omits_it() {
     let world = world_or_skip!("crun");
     let mut spec = world.spec("sbx_ro", "crun", "touch /etc/made\necho done");
     spec["config"]["root"]["readonly"] = json!(false);

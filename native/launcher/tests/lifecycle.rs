@@ -1,4 +1,4 @@
-//! Creating and destroying: nothing is left, whatever happens in between.
+//! Tests creating and destroying: nothing is left behind, whatever happens in between.
 
 mod support;
 
@@ -47,10 +47,10 @@ fn create_and_destroy_leave_nothing_with_runsc() {
     create_and_destroy("runsc", json!(["shared_kernel_counts"]), |spec| {
         spec["runtime"]["args"] =
             json!(["--platform=systrap", "--network=none", "--overlay2=none"]);
-        // It leaves more than the sandbox's state there.
+        // runsc leaves more than the sandbox's state there.
         let state_dir = spec["state_dir"].as_str().unwrap().to_owned();
         spec["runtime"]["root"] = json!(format!("{state_dir}/runtime"));
-        // It counts its own threads, and does not mount over its own mounts.
+        // runsc counts its own threads, and does not mount over its own mounts.
         spec["limits"]["pids"] = json!(512);
         let mounts = spec["config"]["mounts"].as_array_mut().unwrap();
         mounts.retain(|mount| mount["source"] != "@runner");
@@ -92,7 +92,7 @@ fn processes() -> impl Iterator<Item = Process> {
     fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let id = entry.unwrap().file_name().into_string().ok()?;
         let file = |name: &str| fs::read_to_string(format!("/proc/{id}/{name}")).ok();
-        // A process that has ended has no mounts, whatever its cgroups are by then.
+        // An ended process has no mounts, whatever its cgroups are by then.
         let cgroups = file("cgroup")?;
         let mounts = file("mountinfo")?;
         Some(Process {
@@ -104,7 +104,7 @@ fn processes() -> impl Iterator<Item = Process> {
 }
 
 #[test]
-fn the_files_of_the_runtime_stay_only_if_that_is_wanted() {
+fn runtime_files_are_kept_only_on_request() {
     for runtime in ["crun", "runc"] {
         let world = world_or_skip!(runtime);
         for kept in [false, true] {
@@ -139,7 +139,7 @@ fn a_failure_after_any_step_leaves_nothing() {
 }
 
 #[test]
-fn death_after_any_step_is_listed_and_swept_up() {
+fn a_create_killed_after_any_step_is_listed_and_swept() {
     for runtime in ["crun", "runc"] {
         let world = world_or_skip!(runtime);
         for step in steps() {
@@ -184,7 +184,7 @@ fn a_long_configuration_reaches_the_runtime() {
 }
 
 #[test]
-fn a_runtime_that_fails_says_why_and_leaves_nothing() {
+fn a_failing_runtime_reports_why_and_leaves_nothing() {
     for runtime in ["crun", "runc"] {
         let world = world_or_skip!(runtime);
         let mut spec = world.spec("sbx_noinit", runtime, "");
@@ -199,7 +199,7 @@ fn a_runtime_that_fails_says_why_and_leaves_nothing() {
 }
 
 #[test]
-fn damaged_notes_leave_nothing_behind() {
+fn damaged_records_leave_nothing_behind() {
     for runtime in ["crun", "runc"] {
         let world = world_or_skip!(runtime);
         for damaged in [&["intent.json"][..], &["intent.json", "sandbox.json"]] {
@@ -226,7 +226,7 @@ fn damaged_notes_leave_nothing_behind() {
 }
 
 #[test]
-fn destroying_what_never_was_is_fine() {
+fn destroying_a_nonexistent_sandbox_succeeds() {
     let world = world_or_skip!("crun");
     world.destroy("sbx_never").unwrap();
     world.assert_no_trace("after destroying nothing");
@@ -273,7 +273,8 @@ fn a_frozen_sandbox_is_listed_paused_and_destroyed() {
 #[test]
 fn a_fork_bomb_is_destroyed() {
     let world = world_or_skip!("crun");
-    // It waits for `go`, so it hits the running sandbox and not the end of the runtime's start.
+    // The bomb waits for `go`, so it hits the running sandbox and not the end of the runtime's
+    // start.
     let bomb = "b() { b | b & }; (while [ ! -e /proc/1/fd/4/go ]; do sleep 0.01; done; while :; do b; done) 2>/dev/null &";
     let record = world.create(&world.spec("sbx_bomb", "crun", bomb)).unwrap();
     let cgroup = |name: &str| record["cgroups"][name].as_str();
@@ -321,7 +322,7 @@ fn two_creates_get_different_ids() {
 }
 
 #[test]
-fn a_destroy_waits_for_the_create_it_meets() {
+fn a_destroy_waits_for_a_concurrent_create() {
     let world = world_or_skip!("crun");
     for _ in 0..5 {
         thread::scope(|scope| {
@@ -337,7 +338,7 @@ fn a_destroy_waits_for_the_create_it_meets() {
 }
 
 #[test]
-fn creates_and_destroys_at_once_share_a_parent() {
+fn concurrent_creates_and_destroys_share_a_parent() {
     let world = world_or_skip!("crun");
     thread::scope(|scope| {
         // These create and remove cgroups as fast as they can; most of the time they are the only
@@ -442,12 +443,12 @@ fn the_socket_listens_below_a_very_long_path() {
 }
 
 #[test]
-fn only_the_last_used_templates_are_kept() {
+fn only_recently_used_templates_are_kept() {
     let world = world_or_skip!("crun");
     let make = |mebibytes: u64| {
         let mut spec = world.spec("sbx_sizes", "crun", "");
         spec["disk"]["bytes"] = json!(mebibytes << 20);
-        // Nothing after the disk matters here.
+        // The steps after the disk do not matter here.
         spec["fail_after"] = json!("disk");
         world.create(&spec).unwrap_err();
     };
@@ -467,7 +468,7 @@ fn only_the_last_used_templates_are_kept() {
 }
 
 #[test]
-fn without_root_it_says_what_is_missing() {
+fn without_root_missing_guarantees_are_reported() {
     for runtime in ["crun", "runc"] {
         if let Some(reason) = support::missing(runtime) {
             eprintln!("skipped: {reason}");

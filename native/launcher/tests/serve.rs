@@ -1,4 +1,4 @@
-//! The launcher as a server: concurrent requests, and what happens when it or they die.
+//! Tests the launcher as a server: concurrent requests, and crashes of requests or of the server.
 
 mod support;
 
@@ -102,7 +102,7 @@ fn id_of(number: usize) -> String {
 }
 
 #[test]
-fn many_requests_at_once_are_all_answered_and_leave_nothing() {
+fn concurrent_requests_are_all_answered_and_leave_nothing() {
     let world = world_or_skip!("crun");
     let mut server = Server::start();
     const SANDBOXES: usize = 8;
@@ -126,7 +126,7 @@ fn many_requests_at_once_are_all_answered_and_leave_nothing() {
 }
 
 #[test]
-fn a_server_passes_no_descriptors_on() {
+fn a_server_leaks_no_descriptors() {
     let world = world_or_skip!("crun");
     let mut server = Server::start();
     for number in 0..4 {
@@ -152,7 +152,7 @@ fn a_server_passes_no_descriptors_on() {
 }
 
 #[test]
-fn a_child_has_no_descriptors_of_others() {
+fn a_child_inherits_no_descriptors_of_other_requests() {
     let world = world_or_skip!("crun");
     let held = world.state_dir("sbx_held");
     fs::create_dir(&held).unwrap();
@@ -162,7 +162,7 @@ fn a_child_has_no_descriptors_of_others() {
     for number in 0..3 {
         server.ask(number, "destroy", &destroy_request(&world, "sbx_held"));
     }
-    // Each with nothing but stdin, stdout, stderr and the directory whose lock it waits for.
+    // Each child only has stdin, stdout, stderr and the directory whose lock it waits for.
     wait_until("three children wait for the lock", || {
         let children = server.children();
         let own = children.iter().filter(|pid| {
@@ -181,7 +181,7 @@ fn a_child_has_no_descriptors_of_others() {
 }
 
 #[test]
-fn a_request_that_fails_or_dies_harms_no_other() {
+fn a_failed_or_killed_request_does_not_affect_others() {
     let world = world_or_skip!("crun");
     let mut server = Server::start();
     let mut dying = world.spec("sbx_dies", "crun", "");
@@ -208,7 +208,7 @@ fn a_request_that_fails_or_dies_harms_no_other() {
 }
 
 #[test]
-fn a_server_ends_with_its_requests_and_finishes_what_was_begun() {
+fn a_server_ends_with_its_input_and_finishes_running_requests() {
     let world = world_or_skip!("crun");
     let mut server = Server::start();
     server.ask(1, "create", &world.spec("sbx_begun", "crun", ""));
@@ -225,11 +225,11 @@ fn a_server_ends_with_its_requests_and_finishes_what_was_begun() {
 }
 
 #[test]
-fn a_sandbox_not_yet_begun_when_its_server_dies_is_not_made() {
+fn no_sandbox_is_created_after_its_server_has_died() {
     let world = world_or_skip!("crun");
     let mut server = Server::start();
     let mut spec = world.spec("sbx_late", "crun", "");
-    // Enough that the child is still reading it when the server is dead.
+    // Large enough that the child is still reading it when the server is dead.
     spec["meta"]["much"] = json!(vec!["much"; 500_000]);
     server.ask(1, "create", &spec);
     let mut children = Vec::new();
@@ -247,7 +247,7 @@ fn a_sandbox_not_yet_begun_when_its_server_dies_is_not_made() {
 }
 
 #[test]
-fn what_a_killed_server_has_begun_can_be_taken_down_at_any_instant() {
+fn sandboxes_of_a_killed_server_can_be_destroyed_at_any_instant() {
     let world = world_or_skip!("crun");
     for round in 0..12_u64 {
         let mut server = Server::start();

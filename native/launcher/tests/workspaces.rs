@@ -1,5 +1,5 @@
-//! Persistent workspaces: shared while sandboxes use them, intact when none does, gone when
-//! removed.
+//! Tests persistent workspaces: shared while sandboxes use them, intact while unused, deleted on
+//! request.
 
 mod support;
 
@@ -93,10 +93,10 @@ fn a_workspace_outlives_its_sandboxes() {
 }
 
 #[test]
-fn creates_at_once_share_one_loop_device() {
+fn concurrent_creates_share_one_loop_device() {
     const MANY: usize = 20;
     let world = world_or_skip!("crun");
-    // Each is done when it sees the files of all others.
+    // Each sandbox is done when it sees the files of all others.
     let script = |number: usize| {
         format!(
             "echo {number} > by-{number}; while [ $(ls | wc -l) -lt {MANY} ]; do sleep 0.02; done\necho done"
@@ -140,7 +140,7 @@ fn creates_at_once_share_one_loop_device() {
 
 /// Repeatedly, the last sandbox ends, and the kernel detaches the disk, while the next one starts.
 #[test]
-fn creates_and_destroys_at_once_lose_nothing() {
+fn concurrent_creates_and_destroys_lose_no_data() {
     const WORKERS: usize = 4;
     const ROUNDS: usize = 5;
     let world = world_or_skip!("crun");
@@ -174,7 +174,7 @@ fn creates_and_destroys_at_once_lose_nothing() {
 }
 
 #[test]
-fn a_killed_sandbox_leaves_the_workspace_of_the_others_working() {
+fn a_killed_sandbox_does_not_break_a_shared_workspace() {
     let world = world_or_skip!("crun");
     let waits = "echo by-survivor > before\nwhile [ ! -e go ]; do sleep 0.01; done\ncat go; echo after > after && cat before after\necho done";
     let survivor = world
@@ -206,7 +206,7 @@ fn a_killed_sandbox_leaves_the_workspace_of_the_others_working() {
 }
 
 #[test]
-fn a_failure_or_death_after_any_step_leaves_an_existing_workspace_as_it_was() {
+fn a_failure_or_kill_after_any_step_does_not_change_an_existing_workspace() {
     let world = world_or_skip!("crun");
     let record = world
         .create(&with_shared(
@@ -224,7 +224,7 @@ fn a_failure_or_death_after_any_step_leaves_an_existing_workspace_as_it_was() {
             spec[hook] = json!(step);
             world.create(&spec).unwrap_err();
             if hook == "die_after" {
-                // It may not have taken it yet, but its intent says so.
+                // The sandbox may not have attached the workspace yet, but its intent names it.
                 let answer = world.destroy_workspace(ID).unwrap();
                 assert_eq!(answer["in_use_by"], json!(["sbx_faulty"]), "after {step}");
                 world.destroy("sbx_faulty").unwrap();
@@ -245,7 +245,7 @@ fn a_failure_or_death_after_any_step_leaves_an_existing_workspace_as_it_was() {
 }
 
 #[test]
-fn a_failure_after_any_step_leaves_a_new_workspace_whole_or_none() {
+fn a_failure_after_any_step_leaves_a_new_workspace_complete_or_absent() {
     let world = world_or_skip!("crun");
     let mut made = 0;
     for step in steps() {
@@ -268,7 +268,7 @@ fn a_failure_after_any_step_leaves_a_new_workspace_whole_or_none() {
 }
 
 #[test]
-fn what_a_killed_launcher_left_is_never_a_workspace() {
+fn leftovers_of_a_killed_launcher_are_never_a_workspace() {
     let world = world_or_skip!("crun");
     let half_made = || {
         fs::create_dir_all(world.workspace_dir(ID)).unwrap();
@@ -303,10 +303,10 @@ fn what_a_killed_launcher_left_is_never_a_workspace() {
 }
 
 #[test]
-fn a_workspace_that_cannot_be_made_leaves_nothing() {
+fn a_workspace_that_cannot_be_created_leaves_nothing() {
     let world = world_or_skip!("crun");
     let mut spec = with_shared(&world, "sbx_first", "crun", "");
-    // More than mkfs.ext4 can do.
+    // Larger than mkfs.ext4 supports.
     spec["workspace"]["disk"]["inodes"] = json!(u64::MAX);
     let error = world.create(&spec).unwrap_err();
     assert!(error.starts_with("workspace: "), "{error}");
@@ -315,7 +315,7 @@ fn a_workspace_that_cannot_be_made_leaves_nothing() {
 }
 
 #[test]
-fn a_workspace_is_not_destroyed_while_a_sandbox_has_it() {
+fn a_workspace_is_not_destroyed_while_a_sandbox_uses_it() {
     let world = world_or_skip!("crun");
     let record = world
         .create(&with_shared(&world, "sbx_user", "crun", ""))
@@ -331,7 +331,7 @@ fn a_workspace_is_not_destroyed_while_a_sandbox_has_it() {
     assert_eq!(world.destroy_workspace(ID).unwrap(), in_use);
     world.destroy("sbx_user").unwrap();
 
-    // Nor while something else has it attached, which no record mentions.
+    // It is not destroyed either while it is attached without any record.
     let image = world.workspace_dir(ID).join("disk.img");
     wait_until("it is detached", || workspace_loops(&world) == 0);
     let losetup = |arguments: &[&str]| {
@@ -361,7 +361,7 @@ fn a_workspace_is_not_destroyed_while_a_sandbox_has_it() {
 }
 
 #[test]
-fn a_destroyed_workspace_is_never_in_a_sandbox_that_meets_it() {
+fn a_concurrent_create_never_uses_a_destroyed_workspace() {
     let world = world_or_skip!("crun");
     for round in 0..6 {
         let script = "echo x > file && cat file\necho done";
@@ -394,10 +394,10 @@ fn a_destroyed_workspace_is_never_in_a_sandbox_that_meets_it() {
 }
 
 #[test]
-fn a_workspace_gives_no_power_to_what_is_in_it() {
+fn workspace_files_grant_no_privileges() {
     let world = world_or_skip!("crun");
     let plants = "cp /bin/busybox as-root; chmod 4755 as-root; echo secret > mine; chmod 600 mine\necho done";
-    // Neither runtime is told that the workspace must be restricted.
+    // The configuration of neither runtime restricts the workspace.
     let plainly_bound = |mut spec: Value| {
         let mounts = spec["config"]["mounts"].as_array_mut().unwrap();
         for mount in mounts {
@@ -407,7 +407,7 @@ fn a_workspace_gives_no_power_to_what_is_in_it() {
         }
         spec
     };
-    // Root of its own sandbox.
+    // This one runs as root of its own sandbox.
     let mut spec = plainly_bound(with_shared(&world, "sbx_root", "crun", plants));
     spec["config"]["process"]["user"] = json!({ "uid": 0, "gid": 0 });
     for set in ["bounding", "effective", "permitted"] {
@@ -445,7 +445,7 @@ fn a_workspace_gives_no_power_to_what_is_in_it() {
 }
 
 #[test]
-fn a_full_workspace_is_full_inside_only() {
+fn a_full_workspace_does_not_affect_other_storage() {
     let world = world_or_skip!("crun");
     let fills = "dd if=/dev/zero of=big bs=1M count=64 2>&1\necho own > /home/sandbox/own && cat /home/sandbox/own\ni=0; while touch f$i 2>/dev/null; do i=$((i+1)); done; echo files $i\necho done";
     let record = world
@@ -546,7 +546,7 @@ fn without_root_a_workspace_is_a_directory_that_is_kept_and_destroyed() {
     world.destroy("sbx_second").unwrap();
     assert_eq!(world.workspaces(), [(ID.to_owned(), 16 << 20)]);
 
-    // With root it would have to be a disk, which it is not.
+    // With root, a workspace must be a disk, and this one is not.
     let as_root = World::new(Caller::Root);
     let mut wrong = as_root.with_workspace(as_root.spec("sbx_wrong", "crun", ""), ID);
     wrong["workspace"]["workspaces_dir"] = json!(world.base.join("workspaces"));
@@ -571,7 +571,7 @@ fn without_root_a_workspace_is_a_directory_that_is_kept_and_destroyed() {
 }
 
 #[test]
-fn further_workspaces_are_mounted_where_they_are_wanted() {
+fn further_workspaces_are_mounted_where_requested() {
     for (runtime, writable) in [("crun", false), ("runc", true)] {
         let world = world_or_skip!(runtime);
         let disk = json!({ "bytes": 16 << 20, "inodes": 1024, "templates_dir": world.base.join("templates") });
@@ -622,7 +622,7 @@ fn further_workspaces_are_mounted_where_they_are_wanted() {
         let answer = world.destroy_workspace("wsp_data").unwrap();
         assert_eq!(answer["destroyed"], false);
         assert_eq!(answer["in_use_by"].as_array().unwrap().len(), 2);
-        // Neither twice, nor where the image has something other than a directory.
+        // A path cannot be used twice, nor where the image has something other than a directory.
         let twice = json!([
             further("wsp_data", "/mnt/a", false),
             further("wsp_data", "/mnt/b", false),

@@ -157,7 +157,8 @@ pub fn copy_range(
     Ok(())
 }
 
-/// Has the kernel write a file's data to the disk soon. Only an optimisation, so it cannot fail.
+/// Makes the kernel write a file's data to the disk soon. It is only an optimisation, so it cannot
+/// fail.
 pub fn begin_writing(file: BorrowedFd<'_>) {
     // SAFETY: a valid descriptor and plain numbers; 0 bytes are all.
     unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };

@@ -39,7 +39,7 @@ pub fn random_share() -> f64 {
     f64::from(u32::from_ne_bytes(bytes)) / f64::from(u32::MAX)
 }
 
-/// Leaves the caller's session, so a Ctrl-C for the daemon does not end a create half-way.
+/// Leaves the caller's session, so a Ctrl-C for the daemon does not interrupt a create.
 pub fn setsid() {
     // SAFETY: no arguments; fails harmlessly for one who leads a group already.
     unsafe { libc::setsid() };
@@ -130,11 +130,11 @@ pub const CAP_SYS_RESOURCE: c_int = 24;
 
 /// Whether a program that root starts here has a capability.
 pub fn will_have_capability(capability: c_int) -> bool {
-    // SAFETY: plain numbers; an unknown capability is an error and none that one has.
+    // SAFETY: plain numbers; an unknown capability is an error.
     unsafe { libc::prctl(libc::PR_CAPBSET_READ, capability) == 1 }
 }
 
-/// For changes to this process's network namespace.
+/// Opens a socket for changes to this process's network namespace.
 pub fn route_socket() -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
     // SAFETY: plain numbers.
@@ -182,7 +182,7 @@ fn poll(fds: &[BorrowedFd<'_>], timeout_ms: i32) -> io::Result<Vec<bool>> {
         .collect();
     loop {
         let count = polls.len() as libc::nfds_t;
-        // SAFETY: as many live structs as are told.
+        // SAFETY: the count matches the live structs.
         match checked(unsafe { libc::poll(polls.as_mut_ptr(), count, timeout_ms) } as c_long) {
             Ok(_) => return Ok(polls.iter().map(|poll| poll.revents != 0).collect()),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -203,7 +203,7 @@ pub enum Forked {
 /// Only while this process has a single thread: only that thread continues in the child.
 pub unsafe fn fork(namespaces: c_int) -> io::Result<Forked> {
     let flags = c_long::from(namespaces) | c_long::from(libc::SIGCHLD);
-    // SAFETY: a null stack makes the child go on with a copy of ours, as fork does.
+    // SAFETY: with a null stack, the child continues with a copy of ours, as after fork.
     match checked(unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) })? {
         0 => Ok(Forked::Child),
         pid => Ok(Forked::Parent(pid as i32)),
@@ -223,7 +223,7 @@ pub unsafe fn fork_into(cgroup: BorrowedFd<'_>) -> io::Result<Forked> {
     arguments.flags = CLONE_INTO_CGROUP;
     arguments.exit_signal = libc::SIGCHLD as u64;
     arguments.cgroup = cgroup.as_raw_fd() as u64;
-    // SAFETY: a live struct and its size; without a stack the child goes on with a copy of ours.
+    // SAFETY: a live struct and its size; without a stack, the child continues with a copy of ours.
     match checked(unsafe {
         libc::syscall(
             libc::SYS_clone3,
@@ -257,7 +257,7 @@ pub fn close_from(first: c_uint) -> io::Result<()> {
     checked(unsafe { libc::syscall(libc::SYS_close_range, first, c_uint::MAX, 0) }).map(drop)
 }
 
-/// Marks every descriptor from `first` on to be closed at exec. Safe to call between fork and exec.
+/// Marks every descriptor from `first` on close-on-exec. Safe to call between fork and exec.
 pub fn close_on_exec_from(first: c_uint) -> io::Result<()> {
     // SAFETY: plain numbers.
     checked(unsafe {

@@ -1,5 +1,5 @@
-//! A separate place for each test: a busybox image, a sandbox directory, a cgroup parent, and a
-//! check that nothing is left of it.
+//! An isolated environment for each test: a busybox image, a sandbox directory, a cgroup parent,
+//! and a check that nothing is left of it.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 const HIERARCHIES: &str = "/sys/fs/cgroup";
 static COUNTER: AtomicU32 = AtomicU32::new(0);
 
-/// Who runs the launcher.
+/// The user who runs the launcher.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Caller {
     Root,
@@ -27,7 +27,7 @@ pub enum Caller {
 
 const UNPRIVILEGED_ID: u32 = 64_321;
 
-/// Everything of one test; removed on drop.
+/// The environment of one test; removed on drop.
 pub struct World {
     pub base: PathBuf,
     pub cgroup_parent: String,
@@ -87,8 +87,8 @@ impl World {
         let base = std::env::temp_dir().join(&name).join(suffix);
         fs::create_dir_all(base.join("sandboxes")).unwrap();
         let launcher = base.join("launcher");
-        // By another process: a child forked while we have the copy open for writing would keep it
-        // open, and a file that is open for writing cannot be executed.
+        // Copied by another process: a child forked while we have the copy open for writing would
+        // keep it open, and a file that is open for writing cannot be executed.
         let copied = Command::new("cp")
             .args([Path::new(env!("CARGO_BIN_EXE_launcher")), &launcher])
             .status()
@@ -215,7 +215,7 @@ impl World {
         let mut child = process.spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         match stdin.write_all(request.to_string().as_bytes()) {
-            // A command without a request may be done already.
+            // A command without a request may have ended already.
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
             written => written.unwrap(),
         }
@@ -245,7 +245,7 @@ impl World {
                 "state_dir": self.state_dir(id),
                 "ids_dir": self.base.join("ids"),
                 "cgroup_parent": self.cgroup_parent,
-                // Found in the create's record.
+                // Taken from the record that the create returned.
                 "runtime": null,
             }),
         )
