@@ -23,9 +23,9 @@ impl AwaitedConfig {
     /// It is not a named pipe: opening one waits for the other end, even if that process was killed
     /// meanwhile.
     pub fn make(path: &Path, number: RawFd) -> Outcome<(AwaitedConfig, PipeReader)> {
-        let making = || format!("making a pipe for {}", path.display());
-        let (reader, writer) = io::pipe().context(making)?;
-        symlink(format!("/proc/self/fd/{number}"), path).context(making)?;
+        let creating = || format!("creating a pipe for {}", path.display());
+        let (reader, writer) = io::pipe().context(creating)?;
+        symlink(format!("/proc/self/fd/{number}"), path).context(creating)?;
         let path = path.to_owned();
         Ok((AwaitedConfig { path, writer }, reader))
     }
@@ -36,7 +36,7 @@ impl AwaitedConfig {
         match self.writer.write_all(text) {
             // The runtime has ended, which is handled later.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-            other => other.context(|| "giving the runtime its configuration".into())?,
+            other => other.context(|| "passing the configuration to the runtime".into())?,
         }
         record::write_atomically(&self.path, text)
     }

@@ -50,7 +50,7 @@ fn real_source(source: &str) -> Outcome<Option<PathBuf>> {
         .all(|part| matches!(part, Component::Normal(_)));
     if !plain || below.is_empty() {
         return Err(Fault::new(format!(
-            "the mount source {source} does not stay on the disk"
+            "the mount source {source} leads outside the disk"
         )));
     }
     Ok(Some(mounts::disk_path().join(below)))

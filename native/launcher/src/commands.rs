@@ -16,7 +16,7 @@ pub fn run(
     server: Option<u32>,
 ) -> Option<Result<Value, Value>> {
     let failed = |step: &str, fault| responses::value(Failed::at(step, &fault));
-    let told = |outcome: Outcome<Value>| outcome.map_err(|fault| failed(command, fault));
+    let respond = |outcome: Outcome<Value>| outcome.map_err(|fault| failed(command, fault));
     Some(match command {
         "create" => match parse(request) {
             Ok(spec) => {
@@ -24,15 +24,15 @@ pub fn run(
             }
             Err(fault) => Err(failed("spec", fault)),
         },
-        "destroy" => told(
+        "destroy" => respond(
             parse(request)
                 .and_then(|request| destroy::destroy(&request))
                 .map(|()| responses::value(Destroyed { ok: true })),
         ),
-        "list" => told(answer(request, list::list)),
-        "list-workspaces" => told(answer(request, workspaces::list)),
-        "destroy-workspace" => told(answer(request, workspaces::destroy)),
-        "repair-devices" => told(answer(request, host_devices::repair)),
+        "list" => respond(answer(request, list::list)),
+        "list-workspaces" => respond(answer(request, workspaces::list)),
+        "destroy-workspace" => respond(answer(request, workspaces::destroy)),
+        "repair-devices" => respond(answer(request, host_devices::repair)),
         "check" => Ok(responses::value(check::check())),
         "steps" => Ok(responses::value(create::step_names())),
         "version" => Ok(json!({ "launcher": env!("CARGO_PKG_VERSION") })),

@@ -174,7 +174,8 @@ impl Creation {
         }
     }
 
-    /// Releases all mounts, which end with the namespace, and what keeps the disk in use.
+    /// Releases all mounts, which end with the namespace, and everything else that keeps the disk
+    /// in use.
     fn return_to_host(&mut self) -> Outcome<()> {
         self.image = None;
         self.workspace = None;

@@ -244,7 +244,7 @@ fn remove_if_empty(parent: &Path) -> Outcome<()> {
         {
             Ok(())
         }
-        // Without root, what we may not remove was not created by us.
+        // Without root, a cgroup that we may not remove was not created by us.
         Err(error)
             if matches!(
                 error.raw_os_error(),

@@ -1,4 +1,4 @@
-//! The runtime's program, behind a mount that nothing can be written through.
+//! The runtime's program, on a mount that cannot be written through.
 //!
 //! SECURITY: code in the sandbox could access and overwrite crun's file when crun enters it
 //! (CVE-2019-5736), so crun restarts itself from a read-only mount of the file. If it is already

@@ -142,7 +142,9 @@ pub fn obtain(wanted: &Workspace, form: Form) -> Outcome<Held> {
         // A failed first attempt leaves nothing; an existing workspace stays.
         (Err(fault), Ok(None)) => match remove_tree(&path) {
             Ok(()) => Err(fault),
-            Err(second) => Err(Fault::new(format!("{fault}; and then {second}"))),
+            Err(second) => Err(Fault::new(format!(
+                "{fault}; cleanup also failed: {second}"
+            ))),
         },
         (Err(fault), _) => Err(fault),
     };

@@ -664,7 +664,7 @@ fn the_console_is_bounded() {
         .trim()
         != "sleep"
     {
-        assert!(Instant::now() < deadline, "the console takes more and more");
+        assert!(Instant::now() < deadline, "the console grows without bound");
         std::thread::sleep(Duration::from_millis(5));
     }
     let console = fs::metadata(format!("/proc/{}/fd/1", record["pid"])).unwrap();

@@ -212,12 +212,12 @@ fn a_server_ends_with_its_input_and_finishes_running_requests() {
     let world = world_or_skip!("crun");
     let mut server = Server::start();
     server.ask(1, "create", &world.spec("sbx_begun", "crun", ""));
-    wait_until("the sandbox is being made", || {
+    wait_until("the sandbox is being created", || {
         world.state_dir("sbx_begun").join("intent.json").exists()
     });
     server.requests = None;
     assert!(server.process.wait().unwrap().success());
-    wait_until("the sandbox is whole", || {
+    wait_until("the sandbox is complete", || {
         world.listed("sbx_begun").as_deref() == Some("running")
     });
     world.destroy("sbx_begun").unwrap();
@@ -240,7 +240,10 @@ fn no_sandbox_is_created_after_its_server_has_died() {
     server.kill();
     // The daemon destroys what it requested from a dead server, so nothing may be created after
     // that.
-    assert!(!world.state_dir("sbx_late").exists(), "too late to be seen");
+    assert!(
+        !world.state_dir("sbx_late").exists(),
+        "created after the server died"
+    );
     world.destroy("sbx_late").unwrap();
     wait_until("the child is dead", || !is_alive(children[0]));
     world.assert_no_trace("by a child whose server died");
@@ -252,7 +255,7 @@ fn sandboxes_of_a_killed_server_can_be_destroyed_at_any_instant() {
     for round in 0..12_u64 {
         let mut server = Server::start();
         server.ask(1, "create", &world.spec("sbx_killed", "crun", ""));
-        wait_until("the sandbox is being made", || {
+        wait_until("the sandbox is being created", || {
             world.state_dir("sbx_killed").exists()
         });
         sleep(Duration::from_millis(2 * round));

@@ -31,7 +31,7 @@ fn kill(record: &Value) {
 }
 
 /// Checks with e2fsck the disk of a workspace that no sandbox uses.
-fn assert_whole(world: &World) {
+fn assert_intact(world: &World) {
     wait_until("the workspace is detached", || workspace_loops(world) == 0);
     let output = Command::new("e2fsck")
         .arg("-fn")
@@ -62,7 +62,7 @@ fn a_workspace_outlives_its_sandboxes() {
         );
         assert!(!printed.contains("lost+found"), "{printed}");
         world.destroy("sbx_first").unwrap();
-        assert_whole(&world);
+        assert_intact(&world);
         world.assert_no_trace("but the workspace");
 
         let mut spec = with_shared(
@@ -125,7 +125,7 @@ fn concurrent_creates_share_one_loop_device() {
     for id in &ids {
         world.destroy(id).unwrap();
     }
-    assert_whole(&world);
+    assert_intact(&world);
     world.assert_no_trace("after many with one workspace");
     let record = world
         .create(&with_shared(
@@ -160,7 +160,7 @@ fn concurrent_creates_and_destroys_lose_no_data() {
             });
         }
     });
-    assert_whole(&world);
+    assert_intact(&world);
     let record = world
         .create(&with_shared(
             &world,
@@ -201,7 +201,7 @@ fn a_killed_sandbox_does_not_break_a_shared_workspace() {
     for id in ["sbx_survivor", "sbx_victim", "sbx_third"] {
         world.destroy(id).unwrap();
     }
-    assert_whole(&world);
+    assert_intact(&world);
     world.assert_no_trace("but the workspace");
 }
 
@@ -229,7 +229,7 @@ fn a_failure_or_kill_after_any_step_does_not_change_an_existing_workspace() {
                 assert_eq!(answer["in_use_by"], json!(["sbx_faulty"]), "after {step}");
                 world.destroy("sbx_faulty").unwrap();
             }
-            assert_whole(&world);
+            assert_intact(&world);
             world.assert_no_trace(&format!("but the workspace by {hook} {step}"));
         }
     }
@@ -257,7 +257,7 @@ fn a_failure_after_any_step_leaves_a_new_workspace_complete_or_absent() {
             [] => assert!(!world.workspace_dir(ID).exists(), "after {step}"),
             found => {
                 assert_eq!(found, [(ID.to_owned(), 16 << 20)], "after {step}");
-                assert_whole(&world);
+                assert_intact(&world);
                 made += 1;
             }
         }
@@ -270,14 +270,17 @@ fn a_failure_after_any_step_leaves_a_new_workspace_complete_or_absent() {
 #[test]
 fn leftovers_of_a_killed_launcher_are_never_a_workspace() {
     let world = world_or_skip!("crun");
-    let half_made = || {
+    let leave_incomplete = || {
         fs::create_dir_all(world.workspace_dir(ID)).unwrap();
         fs::write(world.workspace_dir(ID).join("making"), "half of an image").unwrap();
     };
-    half_made();
+    leave_incomplete();
     assert_eq!(world.workspaces(), []);
-    assert!(!world.workspace_dir(ID).exists(), "it was not swept up");
-    half_made();
+    assert!(
+        !world.workspace_dir(ID).exists(),
+        "the leftovers were not removed"
+    );
+    leave_incomplete();
     let record = world
         .create(&with_shared(
             &world,
@@ -289,13 +292,13 @@ fn leftovers_of_a_killed_launcher_are_never_a_workspace() {
     assert_eq!(world.printed(&record), "x\ndone\n");
     assert!(!world.workspace_dir(ID).join("making").exists());
     world.destroy("sbx_first").unwrap();
-    assert_whole(&world);
+    assert_intact(&world);
     world.destroy_workspace(ID).unwrap();
-    half_made();
+    leave_incomplete();
     assert_eq!(world.destroy_workspace(ID).unwrap()["destroyed"], true);
     assert!(!world.workspace_dir(ID).exists());
     // While it is being created, it is not swept.
-    half_made();
+    leave_incomplete();
     let making = fs::File::open(world.workspace_dir(ID)).unwrap();
     making.lock().unwrap();
     assert_eq!(world.workspaces(), []);
@@ -388,7 +391,7 @@ fn a_concurrent_create_never_uses_a_destroyed_workspace() {
             1
         );
         world.destroy("sbx_race").unwrap();
-        assert_whole(&world);
+        assert_intact(&world);
     }
     world.assert_no_trace("but the workspace");
 }
@@ -477,7 +480,7 @@ fn a_full_workspace_does_not_affect_other_storage() {
     assert_eq!(world.printed(&record), "small\ndone\n");
     world.destroy("sbx_fills").unwrap();
     world.destroy("sbx_frees").unwrap();
-    assert_whole(&world);
+    assert_intact(&world);
     world.assert_no_trace("but the workspace");
 }
 

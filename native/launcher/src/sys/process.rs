@@ -82,8 +82,8 @@ pub fn with_effective_id<T>(id: u32, act: impl FnOnce() -> io::Result<T>) -> io:
         set_effective_id(0)?;
         result
     });
-    // Changing ids closes `/proc/self` to others, including root with few capabilities; the runtime
-    // looks there for what we hold.
+    // Changing ids closes `/proc/self` to others, including root with few capabilities, and the
+    // runtime opens our descriptors there.
     // SAFETY: plain numbers.
     checked(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1) } as c_long)?;
     result
@@ -210,7 +210,7 @@ pub unsafe fn fork(namespaces: c_int) -> io::Result<Forked> {
     }
 }
 
-/// libc defines it with a type that is too small for it.
+/// libc defines this constant with a type that is too small.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 /// Like `fork`, for a child that starts in the cgroup of this directory.

@@ -352,7 +352,10 @@ impl World {
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !is_so() {
-        assert!(Instant::now() < deadline, "not so after 10 s: {what}");
+        assert!(
+            Instant::now() < deadline,
+            "timed out after 10 s, waiting until: {what}"
+        );
         sleep(Duration::from_millis(2));
     }
 }
