@@ -211,8 +211,8 @@ impl Commands {
 
     /// Whether a shell was asked to abandon its command and is deadlocked.
     fn is_stuck(&self, serial: Serial) -> bool {
-        let told = |exec: &&Exec| exec.stop().sent;
-        let shell = self.execs.get(serial).filter(told).and_then(Exec::shell);
+        let asked = |exec: &&Exec| exec.stop().sent;
+        let shell = self.execs.get(serial).filter(asked).and_then(Exec::shell);
         shell.is_some_and(|shell| self.shells.is_stuck(shell))
     }
 
@@ -229,13 +229,13 @@ impl Commands {
         let Some(exec) = self.execs.get(serial) else {
             return;
         };
-        let (shell, told) = (exec.pid(), exec.stop().sent);
-        match told {
+        let (shell, asked) = (exec.pid(), exec.stop().sent);
+        match asked {
             true => self.wake_shell(serial, cx),
             false => self.stop_shell(serial, stop_signal(signal)),
         }
         for pid in members {
-            let missed = !told || (recent && proc_tree::parent_of(pid) == Some(shell));
+            let missed = !asked || (recent && proc_tree::parent_of(pid) == Some(shell));
             let signal = self.signal_for(serial, pid, signal);
             let Some(exec) = self.execs.get_mut(serial) else {
                 return;

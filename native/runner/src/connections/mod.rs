@@ -256,7 +256,8 @@ impl Connections {
         }
     }
 
-    /// Sends what the socket accepts. True if whatever waited for the connection can continue.
+    /// Sends as much as the socket accepts. True if work that waited for the connection can
+    /// continue.
     pub fn flush(&mut self, id: ConnectionId) -> io::Result<bool> {
         let Some(connection) = self.by_id.get_mut(&id) else {
             return Ok(false);
@@ -265,7 +266,8 @@ impl Connections {
         Ok(connection.outgoing.take_relief())
     }
 
-    /// Sends what the sockets accept before the loop's turn ends; errors show up again at its end.
+    /// Sends as much as the sockets accept before the loop's turn ends; errors show up again at its
+    /// end.
     pub fn flush_early(&mut self) {
         for connection in self.by_id.values_mut() {
             let _ = connection.flush();

@@ -48,7 +48,7 @@ impl Outgoing {
         interest
     }
 
-    /// Sends what the socket accepts.
+    /// Sends as much as the socket accepts.
     pub fn write_to(&mut self, socket: RawFd) -> io::Result<()> {
         while !self.frames.is_empty() {
             let mut slices = Vec::with_capacity(16);

@@ -163,7 +163,7 @@ impl Execs {
 
     // The end.
 
-    /// The command has ended: reads what is left in its pipes and answers its readers.
+    /// The command has ended: reads the rest of its pipes and answers its readers.
     pub fn finish(&mut self, serial: Serial, outcome: Outcome, cx: &mut Context) {
         let Some(exec) = self.table.get_mut(serial) else {
             return;

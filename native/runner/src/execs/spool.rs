@@ -125,7 +125,7 @@ impl Spool {
         Some(chunk)
     }
 
-    /// Drops what every reader has acknowledged.
+    /// Drops output that every reader has acknowledged.
     pub fn discard_to(&mut self, offset: u64) {
         while let Some(first) = self.chunks.front() {
             if first.end() > offset {

@@ -1,4 +1,4 @@
-//! Starting a command that is a separate process.
+//! Starts commands that are separate processes.
 
 use crate::execs::Execs;
 use crate::execs::exec::{Exec, Pipes, Serial};

@@ -96,7 +96,7 @@ impl Stdin {
         }
     }
 
-    /// Writes what the command accepts and gives its writer credit for it.
+    /// Writes as much as the command accepts, and credits its writer for it.
     fn feed(&mut self, serial: Serial, cx: &mut Context) {
         let Some(fd) = self.pipe.as_ref().map(AsRawFd::as_raw_fd) else {
             return;

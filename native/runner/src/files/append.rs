@@ -73,7 +73,7 @@ pub fn append(path: &Path, appending: &Appending, mailbox: &Mailbox) -> Result<V
     Ok(answer(path, json!({ "size": size, "version": version })))
 }
 
-/// `None` if nothing is there.
+/// `None` if the file does not exist.
 fn open(path: &Path, flags: i32, mode: u32) -> Result<Option<OwnedFd>, Failure> {
     let flags = flags | libc::O_WRONLY | libc::O_APPEND | libc::O_NONBLOCK | libc::O_NOCTTY;
     match open_plainly(path, flags, mode) {

@@ -113,7 +113,7 @@ impl Walk {
         walk.levels.push(Level {
             names: names_after(&walk.here, first, limit)?,
         });
-        // Descends to where the last page ended; what has been removed since is skipped.
+        // Descends to where the last page ended; entries that have been removed since are skipped.
         for (depth, component) in after.iter().enumerate() {
             if !recursive || walk.descend(component, after.get(depth + 1)).is_err() {
                 break;

@@ -36,7 +36,7 @@ pub fn shown(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// A path that ends in a slash names a directory, so no other entry gets or has that name.
+/// Refuses a path that ends in a slash for a new file: it names a directory.
 pub fn require_file_name(what: &str, path: &Path) -> Result<(), Failure> {
     match named_directory(path) {
         Some(Err(error)) if error.kind() != io::ErrorKind::NotADirectory => {
@@ -47,7 +47,7 @@ pub fn require_file_name(what: &str, path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// For an entry that is there already.
+/// Refuses a path that ends in a slash if the existing entry is not a directory.
 pub fn require_directory_if_named(what: &str, path: &Path) -> Result<(), Failure> {
     match named_directory(path) {
         Some(Err(error)) if error.kind() == io::ErrorKind::NotADirectory => {

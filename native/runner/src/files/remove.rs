@@ -67,9 +67,9 @@ fn is_directory(error: &io::Error, dir: RawFd, name: &CString) -> bool {
     }
 }
 
-/// Goes down and up with one descriptor, so that depth costs none. On the way up it checks that it
-/// is back in the directory it came from: a directory that was moved meanwhile would otherwise lead
-/// it to remove something that was not requested.
+/// Goes down and up with one descriptor, so depth costs no descriptors. On the way up it checks
+/// that it is back in the directory it came from: if a directory was moved in between, it would
+/// otherwise remove something that was not requested.
 pub fn remove_tree(
     parent: OwnedFd,
     name: CString,
@@ -103,7 +103,7 @@ pub fn remove_tree(
                 };
                 let above = open_directory(here.as_raw_fd(), c"..").map_err(failed)?;
                 if identity(&above).map_err(failed)? != expected {
-                    let message = format!("{} changed while it was removed", shown(path));
+                    let message = format!("{} changed while it was being removed", shown(path));
                     return Err(Failure::new("busy", message));
                 }
                 unlink_at(above.as_raw_fd(), &name, libc::AT_REMOVEDIR).map_err(failed)?;
@@ -125,7 +125,7 @@ pub enum Trees {
 }
 
 enum Cleared {
-    /// Something was removed; file systems may have skipped other names meanwhile.
+    /// Something was removed; file systems may have skipped other names in the listing.
     Partly,
     /// This directory is not empty and must be entered.
     AllBut(CString),

@@ -130,7 +130,7 @@ impl Body<'_> {
 }
 
 fn cut() -> Failure {
-    Failure::invalid("the archive is cut short")
+    Failure::invalid("the archive is truncated")
 }
 
 struct Unpacking<'a> {
@@ -156,7 +156,7 @@ impl Unpacking<'_> {
         let mut next = Override::default();
         while let Some(block) = self.body.block()? {
             let header = Header::parse(&block)
-                .map_err(|problem| Failure::invalid(format!("no tar archive: {problem}")))?;
+                .map_err(|problem| Failure::invalid(format!("not a tar archive: {problem}")))?;
             let Some(mut header) = header else {
                 break;
             };

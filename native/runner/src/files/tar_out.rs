@@ -44,7 +44,7 @@ pub fn archive(
     if packing.unreadable > scan.unreadable {
         // More entries are missing than were reported: the archive gets no end, so it is not
         // mistaken for a complete one.
-        let message = format!("{} was changed while it was read; try again", shown(path));
+        let message = format!("{} changed while it was being read; try again", shown(path));
         return Err(Failure::new("busy", message));
     }
     mailbox.send_data(&[0; 2 * BLOCK])?;
@@ -210,7 +210,7 @@ impl Visitor for Packing<'_> {
         };
         let full = self.path.join(OsStr::from_bytes(path));
         match error {
-            // It vanished meanwhile, which is not an error.
+            // An entry that has vanished is not an error.
             Problem::Io(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Problem::Io(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 if matches!(self.on_unreadable, OnUnreadable::Fail) {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 const PREFIX: &str = ".sandkasten-";
 
-/// A name that nothing else has.
+/// A unique name.
 pub fn unique_name() -> io::Result<CString> {
     sys::random_hex().and_then(|unique| sys::c_string(format!("{PREFIX}{unique}")))
 }

@@ -1,4 +1,4 @@
-//! Walks a tree, whatever happens to it meanwhile.
+//! Walks a tree that may change during the walk.
 
 use super::place::shown;
 use super::{for_each_name, identity, open_directory};
@@ -63,7 +63,7 @@ fn names(dir: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
     Ok(names)
 }
 
-/// A directory walked down and back up with one descriptor, so that depth costs none.
+/// A directory walked down and back up with one descriptor, so depth costs no descriptors.
 pub struct Descent {
     here: OwnedFd,
     above: Vec<(u64, u64)>,
@@ -93,7 +93,7 @@ impl Descent {
         let failed = |error: io::Error| Failure::io("read", &shown(base), &error);
         let above = open_directory(self.here.as_raw_fd(), c"..").map_err(failed)?;
         if self.above.pop() != Some(identity(&above).map_err(failed)?) {
-            let message = format!("{} was changed meanwhile; try again", shown(base));
+            let message = format!("{} changed during the request; try again", shown(base));
             return Err(Failure::new("busy", message));
         }
         self.here = above;

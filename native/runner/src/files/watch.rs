@@ -38,7 +38,7 @@ pub fn watch(path: &Path, recursive: bool, mailbox: &Mailbox) -> Result<Value, F
         Some(libc::ENOSPC | libc::EMFILE) => Failure::new(
             "too_many",
             format!(
-                "watch {}: there is more than can be watched at once; watch a part of it",
+                "cannot watch {}: no more watches are available; watch a smaller directory",
                 shown(path)
             ),
         ),

@@ -185,7 +185,8 @@ impl Flow {
         Fate::Goes
     }
 
-    /// The gateway has connected. False if what the program sent meanwhile is malformed.
+    /// The gateway has connected. False if the bytes that the program has sent meanwhile are
+    /// malformed.
     pub fn connected(&mut self) -> bool {
         let Phase::Opening(wanted) = std::mem::replace(&mut self.phase, Phase::Open) else {
             return false;

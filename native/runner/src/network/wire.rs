@@ -29,7 +29,7 @@ impl Wire<'_> {
             .queue(frame::encode_credit(stream, bytes as u32));
     }
 
-    /// Whether so much is queued that nothing more should be read for it.
+    /// Whether its queue is so long that no more should be read for it.
     pub fn is_busy(&self) -> bool {
         self.outgoing.is_busy()
     }

@@ -75,7 +75,7 @@ impl Dial {
         self.address
     }
 
-    /// Tells the peer when the port is connected.
+    /// Notifies the peer when the port is connected.
     pub fn announce(&mut self, cx: &mut Context) {
         if self.connected {
             let event = json!({ "event": "connected" });
@@ -174,7 +174,7 @@ impl Dial {
         Ok(())
     }
 
-    /// Writes what the port accepts, gives the peer credit for it, and watches for what comes next.
+    /// Writes as much as the port accepts, credits the peer for it, and watches for the next event.
     fn flush(&mut self, cx: &mut Context) -> Fate {
         let fd = self.socket.as_raw_fd();
         let written = match self.connected {

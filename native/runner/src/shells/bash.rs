@@ -25,7 +25,7 @@ pub const LONG_READ_BYTES: usize = 1024;
 const NEEDED: &str = "cd enable eval exec mapfile printf read set trap unset";
 
 /// Traps that bash always reports.
-const TOLD_TRAPS: [&str; 6] = ["DEBUG", "ERR", "INT", "USR1", "USR2", "ALRM"];
+const REPORTED_TRAPS: [&str; 6] = ["DEBUG", "ERR", "INT", "USR1", "USR2", "ALRM"];
 /// bash sets these itself and ignores their values in its environment.
 const OWN_VARIABLES: [&str; 8] = [
     "BASHOPTS",
@@ -168,12 +168,12 @@ impl CommandLines<'_> {
     /// Reports the traps, and disables whatever would expose our own lines: tracing, a DEBUG trap,
     /// and an ERR trap, which would run again for a failed `eval`.
     fn untrace(&self) -> String {
-        let mut told: BTreeSet<&str> = TOLD_TRAPS.into_iter().collect();
-        told.extend(mentioned_traps(self.text));
-        told.extend(self.memory.known());
-        let told: Vec<&str> = told.into_iter().collect();
-        let told = told.join(" ");
-        format!("\\command trap -p {told};\\command trap - DEBUG ERR;\\command set +x;")
+        let mut reported: BTreeSet<&str> = REPORTED_TRAPS.into_iter().collect();
+        reported.extend(mentioned_traps(self.text));
+        reported.extend(self.memory.known());
+        let reported: Vec<&str> = reported.into_iter().collect();
+        let reported = reported.join(" ");
+        format!("\\command trap -p {reported};\\command trap - DEBUG ERR;\\command set +x;")
     }
 
     /// Fails with a message unless bash is in the command's directory and every variable has its

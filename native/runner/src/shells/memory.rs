@@ -74,7 +74,7 @@ impl ShellMemory {
 
     /// Stores the traps that the shell reported. An `aborted` command made the shell drop its trap
     /// for INT.
-    pub fn take_told_traps(&mut self, text: &str, aborted: bool) {
+    pub fn take_reported_traps(&mut self, text: &str, aborted: bool) {
         let before = self.trap_of("INT").or(self.lost_trap());
         let before = before.map(String::from);
         self.take_traps(text);
@@ -177,21 +177,21 @@ mod tests {
         assert_eq!(memory.debug_trap.as_deref(), Some("dbg"));
         assert!(memory.traps("USR1") && !memory.traps("USR2"));
         assert!(memory.knows("USR2") && !memory.knows("ALRM"));
-        memory.take_told_traps("", false);
+        memory.take_reported_traps("", false);
         assert!(memory.err_trap.is_none() && memory.debug_trap.is_none());
     }
 
     #[test]
     fn a_dropped_int_trap_is_remembered_until_a_command_reports() {
         let mut memory = ShellMemory::new("/");
-        memory.take_told_traps("trap -- 'x' SIGINT\n", false);
+        memory.take_reported_traps("trap -- 'x' SIGINT\n", false);
         for _ in 0..2 {
-            memory.take_told_traps("", true);
+            memory.take_reported_traps("", true);
             assert_eq!(memory.lost_trap(), Some("x"));
         }
-        memory.take_told_traps("", false);
+        memory.take_reported_traps("", false);
         assert_eq!(memory.lost_trap(), None);
-        memory.take_told_traps("", true);
+        memory.take_reported_traps("", true);
         assert_eq!(memory.lost_trap(), None);
     }
 

@@ -248,7 +248,7 @@ impl Shells {
         // The next command reads the profiles again, and reports the problem if it persists.
         shell.skip_profiles = false;
         shell.profile_problem = None;
-        let failure = Failure::new("no_shell", "the shell ends as soon as it starts");
+        let failure = Failure::new("no_shell", "the shell exits as soon as it starts");
         for serial in std::mem::take(&mut shell.queue) {
             execs.refuse(serial, &failure, cx);
         }

@@ -166,7 +166,7 @@ impl Shells {
         let traps = String::from_utf8_lossy(&cx.buffer[..listed]) + current.traps.as_str();
         let aborted = |exec: &Exec| exec.stop().aborted;
         let aborted = execs.get(current.serial).is_some_and(aborted);
-        shell.memory.take_told_traps(&traps, aborted);
+        shell.memory.take_reported_traps(&traps, aborted);
         let current = shell.current.take();
         if let Some(current) = &current {
             self.take_end(id, current, status, execs, cx);
