@@ -1,3 +1,7 @@
+import { once } from "node:events";
+import { IncomingMessage, ServerResponse } from "node:http";
+import { Socket } from "node:net";
+import type { FastifyReply, FastifyRequest } from "fastify";
 import { describe, expect, it } from "vitest";
 import { RequestMemory } from "./request-memory.ts";
 
@@ -33,6 +37,16 @@ describe("the memory of requests", () => {
     const late = memory.hold("alice");
     late.release();
     late.add(200 * MIB);
+    memory.hold("alice").add(128 * MIB);
+  });
+
+  it("is not taken for a response whose client disconnected before it was ready", async () => {
+    const memory = new RequestMemory();
+    const raw = new ServerResponse(new IncomingMessage(new Socket()));
+    raw.destroy();
+    await once(raw, "close");
+    const request = { caller: { owner: "alice" } } as FastifyRequest;
+    memory.holdFor(request, { raw } as FastifyReply).add(128 * MIB);
     memory.hold("alice").add(128 * MIB);
   });
 });

@@ -27,7 +27,9 @@ export class RequestMemory {
   /** Released when the response has ended, or its client has gone. */
   holdFor({ caller }: FastifyRequest, reply: FastifyReply): HeldBytes {
     const held = this.hold(caller.owner);
-    reply.raw.once("close", () => held.release());
+    // A client may have gone while the response was prepared.
+    if (reply.raw.closed) held.release();
+    else reply.raw.once("close", () => held.release());
     return held;
   }
 
