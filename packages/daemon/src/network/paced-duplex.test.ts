@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { request } from "node:http";
 import { duplexPair } from "node:stream";
 import type { Duplex } from "node:stream";
@@ -52,5 +53,19 @@ describe("a paced stream", () => {
     const [left] = duplexPair();
     new PacedDuplex(left).destroy();
     expect(left.destroyed).toBe(true);
+  });
+
+  it.each<[string, (paced: Duplex) => unknown]>([
+    ["its reader pauses", (paced) => once(paced, "readable")],
+    ["a write waits", (paced) => paced.write("not accepted")],
+    ["it ends", (paced) => paced.end()],
+  ])("closes when the stream below is destroyed while %s", async (_when, begin) => {
+    const [side, other] = duplexPair();
+    other.write(Buffer.alloc(50_000));
+    const paced = new PacedDuplex(side);
+    await begin(paced);
+    const closed = once(paced, "close");
+    side.destroy();
+    await closed;
   });
 });

@@ -19,6 +19,10 @@ export class PacedDuplex extends Duplex {
     this.#inner = inner;
     this.#slices = slicesOf(inner);
     inner.on("error", (error) => this.destroy(error));
+    // Reads and writes would report it as well, but there may be none.
+    inner.once("close", () => {
+      if (!inner.readableEnded || !inner.writableFinished) this.destroy();
+    });
   }
 
   override _read(): void {
