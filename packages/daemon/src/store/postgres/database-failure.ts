@@ -38,8 +38,8 @@ export function databaseFailure(error: unknown, doing: string): SandboxError {
 
 function isConnectionFailure(error: unknown, code: string | undefined, message: string): boolean {
   if (error instanceof pg.DatabaseError) return CONNECTION_CODES.test(code ?? "");
-  // Errors of sockets and of name resolution.
-  return /^E[A-Z]/.test(code ?? "") || CONNECTION_MESSAGES.test(message);
+  // Errors of sockets and of name resolution. Those of Node itself, ERR_*, are mistakes.
+  return /^E(?!RR_)[A-Z]/.test(code ?? "") || CONNECTION_MESSAGES.test(message);
 }
 
 function codeOf(error: unknown): string | undefined {
