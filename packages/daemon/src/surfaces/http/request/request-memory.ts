@@ -1,6 +1,7 @@
 /** Limits the memory that large bodies and responses take, until their requests have ended. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { FastifyReply, FastifyRequest } from "fastify";
+import { whenClosed } from "../responses/when-closed.ts";
 
 const MAX_BYTES_PER_OWNER = 128 * 1024 * 1024;
 const MAX_BYTES = 512 * 1024 * 1024;
@@ -27,9 +28,7 @@ export class RequestMemory {
   /** Released when the response has ended, or its client has gone. */
   holdFor({ caller }: FastifyRequest, reply: FastifyReply): HeldBytes {
     const held = this.hold(caller.owner);
-    // A client may have gone while the response was prepared.
-    if (reply.raw.closed) held.release();
-    else reply.raw.once("close", () => held.release());
+    whenClosed(reply.raw, () => held.release());
     return held;
   }
 

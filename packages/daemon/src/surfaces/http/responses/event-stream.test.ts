@@ -55,3 +55,30 @@ it("shares turns with other work when hundreds of streams have events at the sam
     await app.close();
   }
 });
+
+it("is over from the beginning if its client has gone", async () => {
+  const context = {
+    stallTimeoutMs: 60_000,
+    pingIntervalMs: 60_000,
+    shutdown: new Shutdown(),
+    errorFormat: { of: () => expect.unreachable() },
+  };
+  const app = fastify({ forceCloseConnections: true });
+  const { promise, resolve } = Promise.withResolvers<boolean>();
+  const asked = Promise.withResolvers<void>();
+  app.get("/", async (_request, reply) => {
+    asked.resolve();
+    await once(reply.raw, "close");
+    await EventStream.serve(reply, context, async ({ signal }) => resolve(signal.aborted));
+  });
+  await app.listen({ host: "127.0.0.1", port: 0 });
+  try {
+    const client = connect((app.server.address() as AddressInfo).port, "127.0.0.1");
+    client.write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    await asked.promise;
+    client.destroy();
+    expect(await promise).toBe(true);
+  } finally {
+    await app.close();
+  }
+});

@@ -5,6 +5,7 @@ import { failureForLog } from "../../../failure-for-log.ts";
 import { ClientGone, ResponseWriter } from "./response-writer.ts";
 import { sendHead } from "./send-head.ts";
 import type { TextEvents } from "./text-events.ts";
+import { whenClosed } from "./when-closed.ts";
 import { stopping } from "../connection/shutdown.ts";
 import type { Shutdown } from "../connection/shutdown.ts";
 import type { ErrorFormat } from "../error-format.ts";
@@ -38,7 +39,7 @@ export class EventStream {
       this.#stopping = true;
       this.#ended.abort();
     });
-    reply.raw.once("close", () => this.#ended.abort());
+    whenClosed(reply.raw, () => this.#ended.abort());
     this.#ping = setInterval(() => void this.#sendPing(), context.pingIntervalMs);
   }
 

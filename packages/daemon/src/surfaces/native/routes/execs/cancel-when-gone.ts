@@ -2,6 +2,7 @@
 import type { FastifyReply } from "fastify";
 import { failureForLog } from "../../../../failure-for-log.ts";
 import type { ExecHandle } from "../../../../sessions/services/exec-service.ts";
+import { whenClosed } from "../../../http/responses/when-closed.ts";
 import type { NativeContext } from "../../context.ts";
 
 /** Must be called before the response begins. */
@@ -10,7 +11,7 @@ export function cancelWhenGone(
   reply: FastifyReply,
   exec: ExecHandle,
 ): void {
-  reply.raw.once("close", () => {
+  whenClosed(reply.raw, () => {
     // A connection closed by a stopping daemon says nothing about its client.
     if (reply.raw.writableFinished || shutdown.begun) return;
     exec.cancel().catch((error: unknown) => {

@@ -3,6 +3,7 @@ import type { OutputConditionBody } from "@sandkasten/protocol";
 import type { FastifyReply } from "fastify";
 import type { ExecRow } from "../../../../ports/session-store.ts";
 import type { ExecHandle, PatternMatch } from "../../../../sessions/services/exec-service.ts";
+import { whenClosed } from "../../../http/responses/when-closed.ts";
 import type { NativeContext } from "../../context.ts";
 
 export interface ExecWait {
@@ -26,7 +27,7 @@ export async function waitForExec(
   const what = `the command ${exec.id}`;
   if (until === undefined) return { row: await shutdown.orStop(exec.wait(waitMs), what) };
   const gone = new AbortController();
-  reply.raw.once("close", () => gone.abort());
+  whenClosed(reply.raw, () => gone.abort());
   const { pattern, stream } = until;
   const match = await shutdown.orStop(
     exec.waitFor(
