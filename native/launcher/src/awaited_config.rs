@@ -4,12 +4,13 @@
 //! parallel. If the launcher is killed, the pipe ends, and with it the runtime.
 
 use std::io::{self, PipeReader, PipeWriter, Write};
-use std::os::fd::RawFd;
+use std::os::fd::{AsFd, RawFd};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use crate::fault::{Context, Outcome};
-use crate::record;
+use crate::{record, sys};
 
 pub struct AwaitedConfig {
     path: PathBuf,
@@ -31,14 +32,33 @@ impl AwaitedConfig {
     }
 
     /// Passes the configuration to the runtime: through the pipe, and as a file that exists before
-    /// the pipe ends, because the runtime then copies it.
-    pub fn give(mut self, text: &[u8]) -> Outcome<()> {
-        match self.writer.write_all(text) {
+    /// the pipe ends, because the runtime then copies it. Fails if the runtime has not read it in time.
+    pub fn give(mut self, text: &[u8], within: Duration) -> Outcome<()> {
+        match self.write_within(text, within) {
             // The runtime has ended, which is handled later.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
             other => other.context(|| "passing the configuration to the runtime".into())?,
         }
         record::write_atomically(&self.path, text)
+    }
+
+    fn write_within(&mut self, mut text: &[u8], within: Duration) -> io::Result<()> {
+        let deadline = Instant::now() + within;
+        sys::make_nonblocking(self.writer.as_fd())?;
+        while !text.is_empty() {
+            match self.writer.write(text) {
+                Ok(written) => text = &text[written..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    if !sys::wait_writable(self.writer.as_fd(), left.as_millis() as i32)? {
+                        return Err(io::ErrorKind::TimedOut.into());
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -52,6 +72,7 @@ mod tests {
 
     /// More than a pipe holds.
     const LONG: usize = 300_000;
+    const AMPLE: Duration = Duration::from_secs(60);
 
     struct Scratch(PathBuf);
 
@@ -88,7 +109,7 @@ mod tests {
             let mut read = Vec::new();
             opened.read_to_end(&mut read).map(|_| read)
         });
-        config.give(&text).unwrap();
+        config.give(&text, AMPLE).unwrap();
         assert_eq!(reader.join().unwrap().unwrap(), text);
         assert!(fs::symlink_metadata(&path).unwrap().is_file());
         assert_eq!(fs::read(&path).unwrap(), text);
@@ -108,7 +129,15 @@ mod tests {
         let (path, config, inherited) = scratch.awaited();
         drop(inherited);
         let text = vec![b'x'; LONG];
-        config.give(&text).unwrap();
+        config.give(&text, AMPLE).unwrap();
         assert_eq!(fs::read(&path).unwrap(), text);
+    }
+
+    #[test]
+    fn a_runtime_that_reads_nothing_is_not_waited_for_forever() {
+        let scratch = Scratch::new("hanging");
+        let (_path, config, _inherited) = scratch.awaited();
+        let text = vec![b'x'; LONG];
+        assert!(config.give(&text, Duration::from_millis(1)).is_err());
     }
 }

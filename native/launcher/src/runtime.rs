@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -21,7 +22,7 @@ use crate::spec::{Runtime, RuntimeKind};
 use crate::sys::{self, Forked};
 use crate::warm_up::WarmUp;
 
-const DEADLINE_MS: i32 = 20_000;
+pub const DEADLINE: Duration = Duration::from_secs(20);
 const CONSOLE_BYTES: u64 = 64 << 10;
 /// The socket, the cgroup directory, the memory events and the source of the runner's score are
 /// descriptors 3 to 6 in the sandbox.
@@ -283,12 +284,12 @@ fn hand_over(command: &mut Command, start: &Start<'_>, join: Vec<RawFd>) {
 fn wait(child: i32) -> Outcome<Option<String>> {
     let waiting = || "waiting for the runtime".to_string();
     let pidfd = sys::pidfd_open(child).context(waiting)?;
-    if !sys::wait_readable(pidfd.as_fd(), DEADLINE_MS).context(waiting)? {
+    if !sys::wait_readable(pidfd.as_fd(), DEADLINE.as_millis() as i32).context(waiting)? {
         sys::pidfd_kill(pidfd.as_fd()).context(waiting)?;
         sys::wait_child(child).context(waiting)?;
         return Ok(Some(format!(
             "the runtime did not finish within {} s",
-            DEADLINE_MS / 1000
+            DEADLINE.as_secs()
         )));
     }
     let status = sys::wait_child(child).context(waiting)?;

@@ -97,7 +97,7 @@ impl Creation {
             .context(|| "encoding the configuration as JSON".into())?;
         match self.awaited_config.take() {
             None => record::write_atomically(&self.runtime_files().config(), &text),
-            Some(awaited) => awaited.give(&text),
+            Some(awaited) => awaited.give(&text, runtime::DEADLINE),
         }
     }
 

@@ -164,6 +164,15 @@ pub fn begin_writing(file: BorrowedFd<'_>) {
     unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
 }
 
+/// Has reads and writes fail instead of waiting.
+pub fn make_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: a valid descriptor and plain numbers.
+    let flags = checked(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) } as c_long)?;
+    let flags = flags as c_int | libc::O_NONBLOCK;
+    // SAFETY: as above.
+    checked(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags) } as c_long).map(drop)
+}
+
 /// Takes the lock of an open file or directory without waiting; false if another process has it.
 pub fn try_lock(fd: BorrowedFd<'_>) -> io::Result<bool> {
     // SAFETY: a valid descriptor and plain flags.

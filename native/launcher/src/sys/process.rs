@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-use libc::{c_int, c_long, c_uint, c_ulong};
+use libc::{c_int, c_long, c_short, c_uint, c_ulong};
 
 use super::{checked, owned};
 
@@ -163,20 +163,25 @@ pub fn pidfd_kill(pidfd: BorrowedFd<'_>) -> io::Result<()> {
 /// Waits until a descriptor is readable (a pidfd: until its process ended); false after the
 /// timeout.
 pub fn wait_readable(fd: BorrowedFd<'_>, timeout_ms: i32) -> io::Result<bool> {
-    poll(&[fd], timeout_ms).map(|ready| ready[0])
+    poll(&[fd], libc::POLLIN, timeout_ms).map(|ready| ready[0])
+}
+
+/// Waits until a pipe takes more, or has no reader; false after the timeout.
+pub fn wait_writable(fd: BorrowedFd<'_>, timeout_ms: i32) -> io::Result<bool> {
+    poll(&[fd], libc::POLLOUT, timeout_ms).map(|ready| ready[0])
 }
 
 /// Waits until one of several descriptors is readable, and returns which are.
 pub fn wait_readable_any(fds: &[BorrowedFd<'_>]) -> io::Result<Vec<bool>> {
-    poll(fds, -1)
+    poll(fds, libc::POLLIN, -1)
 }
 
-fn poll(fds: &[BorrowedFd<'_>], timeout_ms: i32) -> io::Result<Vec<bool>> {
+fn poll(fds: &[BorrowedFd<'_>], events: c_short, timeout_ms: i32) -> io::Result<Vec<bool>> {
     let mut polls: Vec<libc::pollfd> = fds
         .iter()
         .map(|fd| libc::pollfd {
             fd: fd.as_raw_fd(),
-            events: libc::POLLIN,
+            events,
             revents: 0,
         })
         .collect();
