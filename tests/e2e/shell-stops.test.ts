@@ -64,6 +64,13 @@ describe.each(["bash", "dash", "busybox"] as const)("a command of a shell (%s)",
   /** It handles TERM and says so. */
   const SURVIVOR = "sh -c 'trap \"echo ready\" TERM; echo ready; while :; do sleep 0.02; done'";
 
+  test("that has removed one of the traps by which it is ended costs no shell", async () => {
+    const removed = "trap - 62; echo ready; sleep 10; KEPT=no";
+    const { reason } = await ended(removed, [signal(SIGTERM)]);
+    expect(reason).toBe("killed");
+    await isKept();
+  });
+
   test("that survives a signal can still be cancelled", async () => {
     const { reason } = await ended(`${SURVIVOR}; KEPT=no`, [signal(SIGTERM), cancel]);
     expect(reason).toBe("cancelled");

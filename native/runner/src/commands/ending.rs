@@ -124,7 +124,7 @@ impl Commands {
         if !self.still_runs(serial, cx) {
             return;
         }
-        let has_trap = self.has_stop_trap(serial);
+        let has_trap = self.has_trap(serial, ABORT_SIGNAL);
         let Some(exec) = self.execs.get_mut(serial) else {
             return;
         };
@@ -159,7 +159,8 @@ impl Commands {
     }
 
     /// Makes a shell abandon its command once the foreground program has ended. Until then, the
-    /// request stays pending as a trap or an interrupt. `by` is one of the signals that the shell
+    /// request stays pending as a trap or an interrupt. `by` is the preferred signal of those that the
+    /// shell
     /// traps for this.
     pub(super) fn stop_shell(&mut self, serial: Serial, by: i32) {
         let bash = self.shells.are_bash();
@@ -167,15 +168,17 @@ impl Commands {
             true => self.is_past_our_lines(serial),
             false => self.is_in_command(serial),
         };
-        let has_trap = self.has_stop_trap(serial);
+        // Code may have removed one of the two traps. Without it, the signal would end the shell.
+        let trapped = |signal: &i32| self.has_trap(serial, *signal);
+        let by = [by, STOP_SIGNAL].into_iter().find(trapped);
         let Some(exec) = self.execs.get_mut(serial).filter(|exec| exec.in_shell()) else {
             return;
         };
         let pid = exec.pid();
         let stop = exec.stop_mut();
-        if stop.heeded || (stop.sent && (bash || has_trap)) {
+        if stop.heeded || (stop.sent && (bash || by.is_some())) {
             // A second signal could arrive when the command has already been abandoned.
-        } else if has_trap {
+        } else if let Some(by) = by {
             stop.sent = true;
             stop.aborted |= by == ABORT_SIGNAL;
             let _ = sys::kill(pid, by);
@@ -189,14 +192,14 @@ impl Commands {
         // lines.
     }
 
-    /// Whether the shell's trap for our signal is set. Where the kernel does not show this, it is
-    /// set once the shell has opened the command's pipes, because the trap comes first.
-    fn has_stop_trap(&self, serial: Serial) -> bool {
+    /// Whether the shell's trap for one of our signals is set. Where the kernel does not show this, it
+    /// is set once the shell has opened the command's pipes, because the traps come first.
+    fn has_trap(&self, serial: Serial, signal: i32) -> bool {
         let Some(exec) = self.execs.get(serial) else {
             return false;
         };
         let sets_trap = |shell| self.shells.sets_stop_trap(shell, exec.command());
-        proc_tree::catches(exec.pid(), STOP_SIGNAL)
+        proc_tree::catches(exec.pid(), signal)
             .unwrap_or_else(|| exec.shell().is_some_and(sets_trap) && self.is_in_command(serial))
     }
 
@@ -261,7 +264,7 @@ impl Commands {
         // Where the kernel does not show the shell's state, allow the time that a report takes.
         let since = exec.stop().ending.map(|ending| ending.since);
         let long_ago = since.is_some_and(|since| since + BEGINNING < cx.clock.now());
-        if self.has_stop_trap(serial)
+        if self.has_trap(serial, STOP_SIGNAL)
             && (long_ago || proc_tree::catches(pid, STOP_SIGNAL).is_some())
             && proc_tree::is_asleep(pid)
             // Other shells would handle both signals, one after the other, when their program has
