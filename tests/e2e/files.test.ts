@@ -131,7 +131,7 @@ describe("files of a real sandbox", () => {
 
   it.each([
     ["gzip", "1f8b08"],
-    ["bzip2", "425a6839"],
+    ["bzip2", "425a6839314159265359"],
     ["xz", "fd377a585a00"],
     ["zstd", "28b52ffd"],
   ])("are not unpacked from an archive that is compressed with %s", async (name, magic) => {
@@ -139,6 +139,12 @@ describe("files of a real sandbox", () => {
     await expect(session.files.untar("unpacked", archive)).rejects.toThrow(
       `the archive is compressed with ${name}; send it uncompressed`,
     );
+  });
+
+  it("are unpacked from an archive that begins with the name BZh", async () => {
+    await session.exec("mkdir named; cd named; echo yes >BZh; tar -cf ../named.tar BZh");
+    await session.files.untar("named-again", await session.files.read("named.tar"));
+    expect(await session.files.readText("named-again/BZh")).toBe("yes\n");
   });
 
   it("that cannot be read fail an archive before it starts, or are omitted and named", async () => {

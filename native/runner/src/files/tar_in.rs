@@ -42,14 +42,14 @@ pub fn extract(
     Ok(json!({ "entries": unpacking.entries, "bytes": unpacking.bytes }))
 }
 
-/// The first bytes of compressed files.
-const COMPRESSED: [(&str, &[u8]); 4] = [
-    ("gzip", b"\x1f\x8b"),
-    ("bzip2", b"BZh"),
-    ("xz", b"\xfd7zXZ"),
-    ("zstd", b"\x28\xb5\x2f\xfd"),
+/// What compressed files have at an offset. An archive begins with a name, which may be `BZh`.
+const COMPRESSED: [(&str, usize, &[u8]); 4] = [
+    ("gzip", 0, b"\x1f\x8b"),
+    ("bzip2", 4, b"1AY&SY"),
+    ("xz", 0, b"\xfd7zXZ"),
+    ("zstd", 0, b"\x28\xb5\x2f\xfd"),
 ];
-const LONGEST_MAGIC: usize = 5;
+const MAGIC_BYTES: usize = 10;
 
 /// The archive's bytes.
 struct Body<'a> {
@@ -73,15 +73,19 @@ impl Body<'_> {
 
     /// A compressed archive would only seem to be damaged.
     fn require_uncompressed(&mut self) -> Result<(), Failure> {
-        while self.buffer.len() < LONGEST_MAGIC {
+        while self.buffer.len() < MAGIC_BYTES {
             let Some(more) = self.mailbox.receive()? else {
                 break;
             };
             self.buffer.extend_from_slice(&more);
         }
-        match COMPRESSED.iter().find(|(_, m)| self.buffer.starts_with(m)) {
+        let has = |at: usize, magic: &[u8]| {
+            let there = self.buffer.get(at..).unwrap_or_default();
+            there.starts_with(magic)
+        };
+        match COMPRESSED.iter().find(|(_, at, magic)| has(*at, magic)) {
             None => Ok(()),
-            Some((name, _)) => Err(Failure::invalid(format!(
+            Some((name, ..)) => Err(Failure::invalid(format!(
                 "the archive is compressed with {name}; send it uncompressed"
             ))),
         }
