@@ -84,8 +84,8 @@ impl CommandLines<'_> {
         match lists_traps(self.text) {
             true => format!("{restored}{trap} - {STOP_SIGNAL} {ABORT_SIGNAL};"),
             false => format!(
-                "{restored}{trap} -- '{GIVE_UP}' {STOP_SIGNAL};\
-                 {trap} -- '\\command trap - INT;{GIVE_UP}' {ABORT_SIGNAL};"
+                "{restored}{trap} -- '\\command trap - INT;{GIVE_UP}' {ABORT_SIGNAL};\
+                 {trap} -- '{GIVE_UP}' {STOP_SIGNAL};"
             ),
         }
     }
