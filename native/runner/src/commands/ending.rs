@@ -159,9 +159,8 @@ impl Commands {
     }
 
     /// Makes a shell abandon its command once the foreground program has ended. Until then, the
-    /// request stays pending as a trap or an interrupt. `by` is the preferred signal of those that the
-    /// shell
-    /// traps for this.
+    /// request stays pending as a trap or an interrupt. `by` is the preferred one of the signals that
+    /// the shell traps for this.
     pub(super) fn stop_shell(&mut self, serial: Serial, by: i32) {
         let bash = self.shells.are_bash();
         let in_command = match bash {
