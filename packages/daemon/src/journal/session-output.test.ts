@@ -23,6 +23,8 @@ async function write(journal: FileExecJournal, execId: string, bytes: number): P
   const writer = await journal.write("s", execId);
   await writer.append("stdout", patternAt(0, bytes), 0);
   await writer.close();
+  // Outputs are ordered by the times at which their directories were created.
+  await sleep(FILESYSTEM_TICK_MS);
 }
 
 async function execs(): Promise<readonly string[]> {
@@ -65,10 +67,7 @@ describe("a session's budget", () => {
 
   it("includes the output of earlier processes, ordered by its start", async () => {
     const before = await fixture.open();
-    for (const execId of ["d", "c", "b", "a"]) {
-      await write(before, execId, 100 * KIB);
-      await sleep(FILESYSTEM_TICK_MS);
-    }
+    for (const execId of ["d", "c", "b", "a"]) await write(before, execId, 100 * KIB);
     const journal = await fixture.open(budget);
     const again = await journal.write("s", "d");
     await expect.poll(execs).toEqual(["a", "b", "d"]);
