@@ -8,7 +8,7 @@ import type { LiveSessions } from "./live-sessions.ts";
 import type { Membership } from "./membership.ts";
 import { isUnreachable } from "./providers.ts";
 import type { Caller } from "./services/caller.ts";
-import { isLiving, isUp, unusable } from "./states.ts";
+import { isLiving, unusable } from "./states.ts";
 
 export type Owner = Pick<Caller, "owner" | "isReadOnly">;
 
@@ -41,7 +41,7 @@ export class SessionFinder {
       throw unusable(id, session.shown.status, session.row.endReason);
     }
     const { status } = session.shown;
-    if (isUp(status) && session.isOver) throw unusable(id, "expired");
+    if (status !== "creating" && session.isOver) throw unusable(id, "expired");
     if (!allowed.includes(status)) throw unusable(id, status);
     return session;
   }

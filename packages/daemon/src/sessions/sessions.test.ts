@@ -545,25 +545,6 @@ describe("the reaper", () => {
     }
   });
 
-  it("refuses a crashed session as crashed, also after its lease while its sandbox remains", async () => {
-    let broken = true;
-    const wrap = (backend: Backend): Backend =>
-      overriding(backend, {
-        destroy: async (id) => {
-          if (broken) throw new Error("busy");
-          await backend.destroy(id);
-        },
-      });
-    const { core, machine, clock } = await start({ wrap });
-    const { id } = (await core.sessions.create(ALICE, {})).session;
-    machine.sandboxes.clear();
-    await core.reaper.tick();
-    clock.pass(60_001);
-    expect((await core.sessions.get(ALICE, id)).status).toBe("crashed");
-    await expect(core.sessions.renew(ALICE, id)).rejects.toMatchObject({ code: "CONFLICT" });
-    broken = false;
-  });
-
   it("retries failed destroys", async () => {
     let broken = true;
     const wrap = (backend: Backend): Backend =>
