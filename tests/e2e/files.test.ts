@@ -234,7 +234,7 @@ describe("files of a real sandbox", () => {
     await expect(session.files.watch("many", { recursive: true }).next()).rejects.toMatchObject({
       status: 429,
       code: "QUOTA_EXCEEDED",
-      message: expect.stringContaining("watch a part of it") as string,
+      message: expect.stringContaining("watch a smaller directory") as string,
     });
   });
 });
