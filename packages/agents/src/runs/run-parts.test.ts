@@ -43,7 +43,7 @@ describe("the clock of a run", () => {
 describe("slots", () => {
   const never = new AbortController().signal;
 
-  test("run so many at once, and the others in turn", async () => {
+  test("run up to the limit at once, and the others in turn", async () => {
     const slots = new Slots(2, 10);
     let [atOnce, most] = [0, 0];
     const order: number[] = [];

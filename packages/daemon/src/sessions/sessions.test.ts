@@ -545,6 +545,25 @@ describe("the reaper", () => {
     }
   });
 
+  it("shows a crash only when nothing of the sandbox is left", async () => {
+    let broken = true;
+    const wrap = (backend: Backend): Backend =>
+      overriding(backend, {
+        destroy: async (id) => {
+          if (broken) throw new Error("busy");
+          await backend.destroy(id);
+        },
+      });
+    const { core, machine } = await start({ wrap });
+    const { id } = (await core.sessions.create(ALICE, {})).session;
+    machine.sandboxes.clear();
+    await core.reaper.tick();
+    expect((await core.sessions.get(ALICE, id)).status).toBe("destroying");
+    broken = false;
+    await core.reaper.tick();
+    expect((await core.sessions.get(ALICE, id)).status).toBe("crashed");
+  });
+
   it("retries failed destroys", async () => {
     let broken = true;
     const wrap = (backend: Backend): Backend =>
